@@ -164,15 +164,15 @@ int timeline_on_up(struct timeline *t,
                    uint64_t now_ns,
                    struct err *err)
 {
-    struct wire_reader in = {.p = p, .n = n};
+    struct bytes_reader in = {.p = p, .left = n};
     struct trace_event ev;
     struct trace_up head;
-    size_t events_at;
+    const uint8_t *events;
     int rc = trace_read_up(&in, &head, err);
 
     if (rc < 0)
         return rc;
-    events_at = in.at;
+    events = in.p;
     do
         rc = trace_read_event(&in, &ev, err);
     while (rc > 0);
@@ -180,8 +180,8 @@ int timeline_on_up(struct timeline *t,
         return rc;
     (void)pthread_mutex_lock(&t->lock);
     if (t->file) /* late: it has been stopped */
-        rc = timeline_file_receive(t->file, rank, now_ns, &head, p + events_at,
-                                   n - events_at);
+        rc = timeline_file_receive(t->file, rank, now_ns, &head, events,
+                                   (size_t)(p + n - events));
     (void)pthread_mutex_unlock(&t->lock);
     return rc < 0 ? err_set(err, rc, "rank 0 is out of memory for the timeline") : 0;
 }
@@ -189,7 +189,7 @@ int timeline_on_up(struct timeline *t,
 int timeline_on_down(
     struct timeline *t, const uint8_t *p, size_t n, uint64_t now_ns, struct err *err)
 {
-    struct wire_reader in = {.p = p, .n = n};
+    struct bytes_reader in = {.p = p, .left = n};
     struct trace_down m;
     int64_t delay_ns;
     int rc = trace_read_down(&in, &m, err);

@@ -144,7 +144,7 @@ static void file_drain_ring(struct timeline_file *f)
 static void file_put_received(struct timeline_file *f, const struct received *p)
 {
     struct rank_clock *c = &f->clocks[p->rank];
-    struct wire_reader in = {.p = p->events, .n = p->n};
+    struct bytes_reader in = {.p = p->events, .left = p->n};
     struct trace_event ev;
 
     if (!c->is_fixed) {

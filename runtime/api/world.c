@@ -25,7 +25,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
-#include "runtime/core/wire.h"
+#include "runtime/wire/bytes.h"
 
 struct forming { /* needed only while the world forms */
     struct world *w;
@@ -123,22 +123,22 @@ static int world_interrupted(void *arg, struct err *err)
 
 static void member_pack(const struct world *w, struct strbuf *out)
 {
-    wire_put_text(out, w->contract.hostname, HOST_NAME_MAX_BYTES);
-    wire_put(out, (uint64_t)getpid(), 4);
-    wire_put(out, w->contract.place.local_size, 4);
-    wire_put(out, w->settings.control_fanout, 2);
-    wire_put_text(out, w->local_addr, sizeof(w->local_addr));
+    bytes_put_name(out, w->contract.hostname, HOST_NAME_MAX_BYTES);
+    bytes_put(out, (uint64_t)getpid(), 4);
+    bytes_put(out, w->contract.place.local_size, 4);
+    bytes_put(out, w->settings.control_fanout, 2);
+    bytes_put_name(out, w->local_addr, sizeof(w->local_addr));
 }
 
 static bool member_unpack(
     const uint8_t *p, size_t n, struct control_member *m, char *addr, size_t addr_size)
 {
-    struct wire_reader in = {.p = p, .n = n};
+    struct bytes_reader in = {.p = p, .left = n};
     uint64_t pid, local, fanout;
 
-    if (!wire_get_text(&in, m->host, sizeof(m->host)) || !wire_get(&in, 4, &pid)
-        || !wire_get(&in, 4, &local) || !wire_get(&in, 2, &fanout)
-        || !wire_get_text(&in, addr, addr_size))
+    if (!bytes_get_name(&in, m->host, sizeof(m->host)) || !bytes_get(&in, 4, &pid)
+        || !bytes_get(&in, 4, &local) || !bytes_get(&in, 2, &fanout)
+        || !bytes_get_name(&in, addr, addr_size))
         return false;
     m->pid = (uint32_t)pid;
     m->local_size = (uint32_t)local;
@@ -228,11 +228,11 @@ static int blobs_split_hello(uint8_t *const *blobs,
     uint32_t *s = mem_calloc(size, sizeof(*s));
 
     for (uint32_t i = 0; b && s && i < size; i++) {
-        struct wire_reader in = {.p = blobs[i], .n = sizes[i]};
+        struct bytes_reader in = {.p = blobs[i], .left = sizes[i]};
         const uint8_t *hello;
         uint64_t n;
 
-        if (!wire_get(&in, 2, &n) || !wire_get_bytes(&in, n, &hello)) {
+        if (!bytes_get(&in, 2, &n) || !bytes_get_raw(&in, n, &hello)) {
             mem_free(b);
             mem_free(s);
             return err_set(err, -EPROTO, "rank %u sent a malformed description", i);
@@ -241,8 +241,8 @@ static int blobs_split_hello(uint8_t *const *blobs,
             *ret_hello = hello;
             *ret_n_hello = n;
         }
-        b[i] = blobs[i] + in.at;
-        s[i] = (uint32_t)(in.n - in.at);
+        b[i] = blobs[i] + (in.p - blobs[i]);
+        s[i] = (uint32_t)in.left;
     }
     if (!b || !s) {
         mem_free(b);
@@ -268,7 +268,7 @@ static int world_pack_round2(struct world *w, struct strbuf *out, struct err *er
     strbuf_init(&hello, 1024);
     control_hello(w->control, &hello);
     strbuf_init(out, RDV_MAX_BLOB_BYTES);
-    wire_put(out, hello.n, 2);
+    bytes_put(out, hello.n, 2);
     strbuf_add(out, strbuf_str(&hello), hello.n);
     strbuf_add(out, blob, n);
     if (strbuf_status(out) < 0 || strbuf_status(&hello) < 0)

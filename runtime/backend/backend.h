@@ -19,7 +19,7 @@
 #include "runtime/base/err.h"
 #include "runtime/core/tuning.h"
 #include "runtime/core/types.h"
-#include "runtime/rendezvous/auth.h"
+#include "runtime/wire/auth.h"
 
 /* One tensor of a batch; "member" is a rank of this communicator, 0 to size - 1.
  *

@@ -9,9 +9,9 @@
 
 void bundle_put(struct strbuf *out, const struct up_item *item)
 {
-    wire_put(out, (uint64_t)item->kind, 1);
-    wire_put(out, item->origin, 4);
-    wire_put(out, item->n, 4);
+    bytes_put(out, (uint64_t)item->kind, 1);
+    bytes_put(out, item->origin, 4);
+    bytes_put(out, item->n, 4);
     strbuf_add(out, item->p, item->n);
 }
 
@@ -33,17 +33,17 @@ static bool item_is_valid(const struct up_item *item)
     return false;
 }
 
-int bundle_next(struct wire_reader *in, struct up_item *ret)
+int bundle_next(struct bytes_reader *in, struct up_item *ret)
 {
     struct up_item item;
     uint64_t kind, origin, n;
     const uint8_t *p;
 
-    if (in->at == in->n)
+    if (in->left == 0)
         return 0;
-    if (!wire_get(in, 1, &kind) || kind == 0 || kind >= UP_KIND_END
-        || !wire_get(in, 4, &origin) || !wire_get(in, 4, &n)
-        || !wire_get_bytes(in, n, &p))
+    if (!bytes_get(in, 1, &kind) || kind == 0 || kind >= UP_KIND_END
+        || !bytes_get(in, 4, &origin) || !bytes_get(in, 4, &n)
+        || !bytes_get_raw(in, n, &p))
         return -EBADMSG;
     item = (struct up_item){(enum up_kind)kind, (uint32_t)origin, p, n};
     if (!item_is_valid(&item))

@@ -6,7 +6,7 @@
 #ifndef RUNTIME_CONTROL_BUNDLE_H
 #define RUNTIME_CONTROL_BUNDLE_H
 
-#include "runtime/core/wire.h"
+#include "runtime/wire/bytes.h"
 
 enum up_kind {              /* wire values */
                UP_WORK = 1, /* core/message of requests */
@@ -31,6 +31,6 @@ struct up_item {
 void bundle_put(struct strbuf *out, const struct up_item *item);
 /* Reads the next item; its bytes point into the reader's memory. 1; 0 at the end;
  * -EBADMSG: invalid kind, length or reason. */
-int bundle_next(struct wire_reader *in, struct up_item *ret);
+int bundle_next(struct bytes_reader *in, struct up_item *ret);
 
 #endif

@@ -13,7 +13,7 @@
 
 #include "runtime/base/strbuf.h"
 #include "runtime/contract/hostlist.h"
-#include "runtime/rendezvous/auth.h"
+#include "runtime/wire/auth.h"
 
 enum leave_reason { LEAVE_SHUTDOWN, LEAVE_EXIT };
 

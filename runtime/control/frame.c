@@ -17,6 +17,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
+#include "runtime/wire/bytes.h"
 
 enum { HEADER = 8, SMALL_BUF = 4096, KEEP_BUF = 65536 };
 
@@ -42,12 +43,6 @@ void frame_release(struct frame_conn *c)
     frame_init(c);
 }
 
-static void bytes_put_le(uint8_t *p, uint64_t v, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        p[i] = (uint8_t)(v >> (8 * i));
-}
-
 static void frame_compute_mac(const struct hmac *start,
                               uint64_t seq,
                               const uint8_t *frame,
@@ -57,7 +52,7 @@ static void frame_compute_mac(const struct hmac *start,
     struct hmac m = *start;
     uint8_t raw[8];
 
-    bytes_put_le(raw, seq, sizeof(raw));
+    bytes_store(raw, seq, sizeof(raw));
     hmac_add(&m, raw, sizeof(raw));
     hmac_add(&m, frame, n);
     hmac_end(&m, ret);
@@ -130,8 +125,8 @@ int frame_send(struct frame_conn *c, enum frame_type type, const void *p, size_t
     if (rc < 0)
         return rc;
     f = c->out + c->out_n;
-    bytes_put_le(f, n, 4);
-    bytes_put_le(f + 4, (uint64_t)type, 4);
+    bytes_store(f, n, 4);
+    bytes_store(f + 4, (uint64_t)type, 4);
     if (n > 0)
         memcpy(f + HEADER, p, n);
     frame_compute_mac(&c->send_start, c->n_sent++, f, HEADER + n, tag);
@@ -222,7 +217,7 @@ int frame_recv(struct frame_conn *c,
         int rc;
 
         if (have >= HEADER) {
-            n = f[0] | (size_t)f[1] << 8 | (size_t)f[2] << 16 | (size_t)f[3] << 24;
+            n = bytes_load_u32(f);
             if (n > FRAME_MAX_BYTES || f[4] == 0 || f[4] >= FRAME_TYPE_END || f[5]
                 || f[6] || f[7])
                 return -EBADMSG;

@@ -7,7 +7,7 @@
 
 #include "runtime/base/err.h"
 #include "runtime/base/sha256.h"
-#include "runtime/rendezvous/auth.h"
+#include "runtime/wire/auth.h"
 
 #define FRAME_MAX_BYTES  ((16u << 20) + 64) /* payload: a message and its headers */
 #define FRAME_MAX_UNSENT (64u << 20)        /* unsent bytes at which a peer is lost */

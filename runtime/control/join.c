@@ -25,7 +25,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/control/tree.h"
-#include "runtime/core/wire.h"
+#include "runtime/wire/bytes.h"
 
 static const uint64_t AUTH_LIMIT_NS = 3 * NS_PER_S;
 enum { BACKLOG = 512 };
@@ -74,9 +74,9 @@ int control_listen(struct control *c, struct err *err)
 
 void control_hello(const struct control *c, struct strbuf *out)
 {
-    wire_put_text(out, c->port > 0 ? c->addr : "", sizeof(c->addr));
-    wire_put(out, c->port, 2);
-    wire_put_text(out, c->unix_name, sizeof(c->unix_name));
+    bytes_put_name(out, c->port > 0 ? c->addr : "", sizeof(c->addr));
+    bytes_put(out, c->port, 2);
+    bytes_put_name(out, c->unix_name, sizeof(c->unix_name));
 }
 
 /* --- children --- */
@@ -111,13 +111,13 @@ static int join_receive_rank(struct control *c,
     size_t n;
     uint32_t index;
     uint64_t rank;
-    struct wire_reader in;
+    struct bytes_reader in;
     int rc = frame_recv_until(conn, deadline_ns, &type, &p, &n);
 
     if (rc < 0)
         return err_errno(err, -rc, "waiting for its rank");
-    in = (struct wire_reader){.p = p, .n = n};
-    if (type != FRAME_JOIN || !wire_get(&in, 4, &rank) || in.at < in.n)
+    in = (struct bytes_reader){.p = p, .left = n};
+    if (type != FRAME_JOIN || !bytes_get(&in, 4, &rank) || in.left > 0)
         return err_set(err, -EPROTO, "expected its rank");
     index = join_find_edge(c, rank, c->cfg.rank, err);
     if (index == 0) {
@@ -254,13 +254,13 @@ static int join_reach_parent(struct control *c,
                              bool *ret_unix,
                              struct err *err)
 {
-    struct wire_reader in = {.p = hello, .n = n};
+    struct bytes_reader in = {.p = hello, .left = n};
     char addr[sizeof(c->addr)], name[UNIX_NAME_BYTES];
     uint64_t port;
     int fd, rc;
 
-    if (!wire_get_text(&in, addr, sizeof(addr)) || !wire_get(&in, 2, &port)
-        || !wire_get_text(&in, name, sizeof(name)))
+    if (!bytes_get_name(&in, addr, sizeof(addr)) || !bytes_get(&in, 2, &port)
+        || !bytes_get_name(&in, name, sizeof(name)))
         return err_set(err, -EPROTO, "rank %u sent a malformed greeting",
                        control_parent(c));
     *ret_unix = join_try_unix(c, name, deadline_ns, ret) == 0;
@@ -279,13 +279,14 @@ static int join_send_rank(struct control *c,
                           struct err *err)
 {
     uint32_t rank = c->cfg.rank;
-    uint8_t raw[4] = {(uint8_t)rank, (uint8_t)(rank >> 8), (uint8_t)(rank >> 16),
-                      (uint8_t)(rank >> 24)};
+    uint8_t raw[4];
     enum frame_type type;
     const uint8_t *p;
     size_t n;
-    int rc = frame_send(conn, FRAME_JOIN, raw, sizeof(raw));
+    int rc;
 
+    bytes_store(raw, rank, sizeof(raw));
+    rc = frame_send(conn, FRAME_JOIN, raw, sizeof(raw));
     rc = rc < 0 ? rc : frame_recv_until(conn, deadline_ns, &type, &p, &n);
     if (rc < 0)
         return err_errno(err, -rc, "control channel: rank %u did not welcome rank %u",

@@ -80,7 +80,7 @@ child_may_send(const struct control *c, uint32_t child, const struct up_item *it
 static int
 bundle_check(const struct control *c, uint32_t child, const uint8_t *p, size_t n)
 {
-    struct wire_reader in = {.p = p, .n = n};
+    struct bytes_reader in = {.p = p, .left = n};
     struct up_item item;
     int r;
 
@@ -92,7 +92,7 @@ bundle_check(const struct control *c, uint32_t child, const uint8_t *p, size_t n
 
 static int tree_on_bundle(struct control *c, uint32_t index, const uint8_t *p, size_t n)
 {
-    struct wire_reader in = {.p = p, .n = n};
+    struct bytes_reader in = {.p = p, .left = n};
     struct tree_edge *e = &c->edges[index];
     struct up_item item;
 

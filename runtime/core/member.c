@@ -562,7 +562,7 @@ int member_next(struct member *m,
         if (n > 0 && !more)
             member_hand_out(m, n, ret);
         if (m->mode == MODE_PLAN) {
-            if (m->reader.in.at == m->reader.in.n)
+            if (m->reader.in.left == 0)
                 member_todo_drop(
                     m); /* else: the answers behind FREEZE are a reason to leave */
             return member_next(m, may_offer, call, ret, err);

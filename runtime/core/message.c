@@ -41,15 +41,15 @@ enum { FLAG_FUSE = 1, FLAG_REQ = 2 };
 
 static void message_begin(struct strbuf *b, enum message_kind kind)
 {
-    wire_put(b, MESSAGE_VERSION, 1);
-    wire_put(b, (uint32_t)kind, 1);
-    wire_put(b, 0, 2);
+    bytes_put(b, MESSAGE_VERSION, 1);
+    bytes_put(b, (uint32_t)kind, 1);
+    bytes_put(b, 0, 2);
 }
 
 void message_begin_up(struct strbuf *b, uint64_t n_seen)
 {
     message_begin(b, MESSAGE_UP);
-    wire_put(b, n_seen, 8);
+    bytes_put(b, n_seen, 8);
 }
 
 void message_begin_down(struct strbuf *b)
@@ -59,30 +59,30 @@ void message_begin_down(struct strbuf *b)
 
 static void request_write(struct strbuf *b, const struct tensor_request *r)
 {
-    wire_put(b, (uint32_t)r->coll, 1);
-    wire_put(b, (uint32_t)r->dtype, 1);
-    wire_put(b, (uint32_t)r->op, 1);
-    wire_put(b, r->ndim, 1);
-    wire_put(b, (uint32_t)r->place, 1);
-    wire_put(b, r->region, 1);
-    wire_put(b, r->root, 4);
-    wire_put(b, r->process_set, 4);
-    wire_put(b, r->group_n, 4);
-    wire_put(b, r->n_set, 4);
-    wire_put(b, r->group, 8);
-    wire_put_f64(b, r->prescale);
-    wire_put_f64(b, r->postscale);
+    bytes_put(b, (uint32_t)r->coll, 1);
+    bytes_put(b, (uint32_t)r->dtype, 1);
+    bytes_put(b, (uint32_t)r->op, 1);
+    bytes_put(b, r->ndim, 1);
+    bytes_put(b, (uint32_t)r->place, 1);
+    bytes_put(b, r->region, 1);
+    bytes_put(b, r->root, 4);
+    bytes_put(b, r->process_set, 4);
+    bytes_put(b, r->group_n, 4);
+    bytes_put(b, r->n_set, 4);
+    bytes_put(b, r->group, 8);
+    bytes_put_f64(b, r->prescale);
+    bytes_put_f64(b, r->postscale);
     for (uint32_t i = 0; i < r->ndim && i < TENSOR_MAX_DIMS; i++)
-        wire_put(b, (uint64_t)r->shape[i], 8);
+        bytes_put(b, (uint64_t)r->shape[i], 8);
     strbuf_add(b, r->set, (size_t)r->n_set * 4);
-    wire_put_text(b, r->name, sizeof(r->name));
-    wire_put_text(b, r->codec, sizeof(r->codec));
-    wire_put_text(b, r->no_gpu, sizeof(r->no_gpu));
+    bytes_put_name(b, r->name, sizeof(r->name));
+    bytes_put_name(b, r->codec, sizeof(r->codec));
+    bytes_put_name(b, r->no_gpu, sizeof(r->no_gpu));
 }
 
 void message_put_request(struct strbuf *b, const struct tensor_request *r)
 {
-    wire_put(b, UP_REQUEST, 4);
+    bytes_put(b, UP_REQUEST, 4);
     request_write(b, r);
 }
 
@@ -91,55 +91,55 @@ void message_put_hits(struct strbuf *b,
                       const uint64_t *words,
                       uint32_t n_words)
 {
-    wire_put(b, UP_HITS, 4);
-    wire_put(b, first, 4);
-    wire_put(b, n_words, 4);
+    bytes_put(b, UP_HITS, 4);
+    bytes_put(b, first, 4);
+    bytes_put(b, n_words, 4);
     for (uint32_t i = 0; i < n_words; i++)
-        wire_put(b, words[i], 8);
+        bytes_put(b, words[i], 8);
 }
 
 void message_put_leave(struct strbuf *b, uint32_t plan, uint32_t n_steps)
 {
-    wire_put(b, UP_LEAVE, 4);
-    wire_put(b, plan, 4);
-    wire_put(b, n_steps, 4);
+    bytes_put(b, UP_LEAVE, 4);
+    bytes_put(b, plan, 4);
+    bytes_put(b, n_steps, 4);
 }
 
 void message_put_down(struct strbuf *b, const struct down *d)
 {
-    wire_put(b, (uint32_t)d->kind, 1);
-    wire_put(b, (d->fuse_next ? FLAG_FUSE : 0) | (d->has_req ? FLAG_REQ : 0), 1);
-    wire_put(b, 0, 2);
+    bytes_put(b, (uint32_t)d->kind, 1);
+    bytes_put(b, (d->fuse_next ? FLAG_FUSE : 0) | (d->has_req ? FLAG_REQ : 0), 1);
+    bytes_put(b, 0, 2);
     if (d->kind == DOWN_PAIR) {
-        wire_put(b, d->pair, 4);
+        bytes_put(b, d->pair, 4);
         return;
     }
     if (d->kind == DOWN_FREEZE || d->kind == DOWN_LEAVE) {
-        wire_put(b, d->plan, 4);
+        bytes_put(b, d->plan, 4);
         if (d->kind == DOWN_LEAVE)
             return;
-        wire_put(b, d->n_slots, 4);
-        wire_put(b, d->fusion_bytes, 8);
+        bytes_put(b, d->n_slots, 4);
+        bytes_put(b, d->fusion_bytes, 8);
         strbuf_add(b, d->slots, (size_t)d->n_slots * 4);
         return;
     }
     if (d->kind == DOWN_TUNE) {
-        wire_put(b, d->tuning.fusion_bytes, 8);
-        wire_put(b, d->tuning.gather_ns, 8);
-        wire_put(b, d->tuning.whole_bytes, 8);
-        wire_put(b, d->tuning.chunk_bytes, 8);
+        bytes_put(b, d->tuning.fusion_bytes, 8);
+        bytes_put(b, d->tuning.gather_ns, 8);
+        bytes_put(b, d->tuning.whole_bytes, 8);
+        bytes_put(b, d->tuning.chunk_bytes, 8);
         return;
     }
-    wire_put(b, d->slot, 4);
+    bytes_put(b, d->slot, 4);
     if (d->has_req)
         request_write(b, &d->req);
     if (d->kind == DOWN_RUN) {
-        wire_put(b, d->n_counts, 4);
+        bytes_put(b, d->n_counts, 4);
         for (uint32_t i = 0; i < d->n_counts; i++)
-            wire_put(b, d->counts[i], 8);
+            bytes_put(b, d->counts[i], 8);
     }
     if (d->kind == DOWN_FAIL)
-        wire_put_text(b, d->text, sizeof(d->text));
+        bytes_put_name(b, d->text, sizeof(d->text));
 }
 
 /* --- reading --- */
@@ -149,16 +149,16 @@ static int reader_report_malformed(const struct message_reader *r,
                                    struct err *err)
 {
     return err_set(err, -EBADMSG, "control message: bad %s at offset %zu of %zu", what,
-                   r->in.at, r->in.n);
+                   (size_t)(r->in.p - r->start), r->n);
 }
 
 int message_open(struct message_reader *r, const void *p, size_t n, struct err *err)
 {
     uint64_t version, kind, zero;
 
-    *r = (struct message_reader){.in = {.p = p, .n = n}};
-    if (!wire_get(&r->in, 1, &version) || !wire_get(&r->in, 1, &kind)
-        || !wire_get(&r->in, 2, &zero))
+    *r = (struct message_reader){.in = {.p = p, .left = n}, .start = p, .n = n};
+    if (!bytes_get(&r->in, 1, &version) || !bytes_get(&r->in, 1, &kind)
+        || !bytes_get(&r->in, 2, &zero))
         return reader_report_malformed(r, "header", err);
     if (version != MESSAGE_VERSION)
         return err_set(
@@ -168,7 +168,7 @@ int message_open(struct message_reader *r, const void *p, size_t n, struct err *
     if (zero != 0 || (kind != MESSAGE_UP && kind != MESSAGE_DOWN))
         return reader_report_malformed(r, "kind", err);
     r->kind = (enum message_kind)kind;
-    if (kind == MESSAGE_UP && !wire_get(&r->in, 8, &r->n_seen))
+    if (kind == MESSAGE_UP && !bytes_get(&r->in, 8, &r->n_seen))
         return reader_report_malformed(r, "header", err);
     return 0;
 }
@@ -234,10 +234,7 @@ bool request_has_rows(const struct tensor_request *r)
 
 uint32_t request_set_rank(const struct tensor_request *r, uint32_t i)
 {
-    const uint8_t *p = r->set + (size_t)i * 4;
-
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16
-           | (uint32_t)p[3] << 24;
+    return bytes_load_u32(r->set + (size_t)i * 4);
 }
 
 bool request_set_has(const struct tensor_request *r, uint32_t rank)
@@ -255,12 +252,8 @@ bool request_by_members(const struct tensor_request *r)
 
 static bool reader_get_u32(struct message_reader *r, uint32_t *ret)
 {
-    uint64_t v;
-
-    if (!wire_get(&r->in, 4, &v))
-        return false;
-    *ret = (uint32_t)v;
-    return true;
+    *ret = bytes_u32(&r->in);
+    return !r->in.is_bad;
 }
 
 /* A transfer is in a pair and its root is one of the two ranks; nothing else is in a
@@ -289,13 +282,13 @@ static bool reader_get_params(struct message_reader *r, struct tensor_request *r
 {
     uint64_t coll, dtype, op, ndim, place, region;
 
-    if (!wire_get(&r->in, 1, &coll) || !wire_get(&r->in, 1, &dtype)
-        || !wire_get(&r->in, 1, &op) || !wire_get(&r->in, 1, &ndim)
-        || !wire_get(&r->in, 1, &place) || !wire_get(&r->in, 1, &region)
+    if (!bytes_get(&r->in, 1, &coll) || !bytes_get(&r->in, 1, &dtype)
+        || !bytes_get(&r->in, 1, &op) || !bytes_get(&r->in, 1, &ndim)
+        || !bytes_get(&r->in, 1, &place) || !bytes_get(&r->in, 1, &region)
         || !reader_get_u32(r, &ret->root) || !reader_get_u32(r, &ret->process_set)
         || !reader_get_u32(r, &ret->group_n) || !reader_get_u32(r, &ret->n_set)
-        || !wire_get(&r->in, 8, &ret->group) || !wire_get_f64(&r->in, &ret->prescale)
-        || !wire_get_f64(&r->in, &ret->postscale))
+        || !bytes_get(&r->in, 8, &ret->group) || !bytes_get_f64(&r->in, &ret->prescale)
+        || !bytes_get_f64(&r->in, &ret->postscale))
         return false;
     if (coll >= COLL_COUNT || dtype >= DT_COUNT || op >= OP_COUNT
         || ndim > TENSOR_MAX_DIMS || place >= PLACE_COUNT
@@ -320,24 +313,24 @@ static int reader_get_request(struct message_reader *r,
     if (!reader_get_params(r, ret))
         return reader_report_malformed(r, "request", err);
     for (uint32_t i = 0; i < ret->ndim; i++) {
-        if (!wire_get(&r->in, 8, &v))
+        if (!bytes_get(&r->in, 8, &v))
             return reader_report_malformed(r, "shape", err);
         ret->shape[i] = (int64_t)v;
     }
     if (request_size(ret, NULL, NULL, NULL) < 0)
         return reader_report_malformed(r, "shape", err);
-    if (!wire_get_bytes(&r->in, (size_t)ret->n_set * 4, &ret->set))
+    if (!bytes_get_raw(&r->in, (size_t)ret->n_set * 4, &ret->set))
         return reader_report_malformed(r, "process set", err);
     for (uint32_t i = 1; i < ret->n_set; i++)
         if (request_set_rank(ret, i - 1) >= request_set_rank(ret, i))
             return reader_report_malformed(r, "process set", err);
     if (ret->n_set == 0)
         ret->set = NULL;
-    if (!wire_get_text(&r->in, ret->name, sizeof(ret->name)) || ret->name[0] == 0)
+    if (!bytes_get_name(&r->in, ret->name, sizeof(ret->name)) || ret->name[0] == 0)
         return reader_report_malformed(r, "name", err);
-    if (!wire_get_text(&r->in, ret->codec, sizeof(ret->codec)))
+    if (!bytes_get_name(&r->in, ret->codec, sizeof(ret->codec)))
         return reader_report_malformed(r, "compression", err);
-    if (!wire_get_text(&r->in, ret->no_gpu, sizeof(ret->no_gpu))
+    if (!bytes_get_name(&r->in, ret->no_gpu, sizeof(ret->no_gpu))
         || (ret->no_gpu[0] && ret->place != PLACE_HOST))
         return reader_report_malformed(r, "reason", err);
     return 0;
@@ -348,7 +341,7 @@ static int reader_get_hits(struct message_reader *r, struct up *ret, struct err 
     if (!reader_get_u32(r, &ret->first) || !reader_get_u32(r, &ret->n_words)
         || ret->first % 64 != 0 || ret->first >= SLOTS_MAX
         || ret->n_words > (SLOTS_MAX - ret->first) / 64
-        || !wire_get_bytes(&r->in, (size_t)ret->n_words * 8, &ret->words))
+        || !bytes_get_raw(&r->in, (size_t)ret->n_words * 8, &ret->words))
         return reader_report_malformed(r, "cache bits", err);
     return 1;
 }
@@ -358,7 +351,7 @@ int message_next_up(struct message_reader *r, struct up *ret, struct err *err)
     uint32_t kind;
     int rc;
 
-    if (r->in.at == r->in.n)
+    if (r->in.left == 0)
         return 0;
     if (!reader_get_u32(r, &kind) || kind < UP_REQUEST || kind > UP_LEAVE)
         return reader_report_malformed(r, "entry", err);
@@ -388,7 +381,7 @@ static int reader_get_counts(struct message_reader *r,
     if (!reader_get_u32(r, &n) || n > n_ranks)
         return reader_report_malformed(r, "number of counts", err);
     for (uint32_t i = 0; i < n; i++)
-        if (!wire_get(&r->in, 8, &counts[i]) || counts[i] > INT64_MAX)
+        if (!bytes_get(&r->in, 8, &counts[i]) || counts[i] > INT64_MAX)
             return reader_report_malformed(r, "count", err);
     ret->n_counts = n;
     ret->counts = n > 0 ? counts : NULL;
@@ -405,8 +398,8 @@ reader_get_freeze(struct message_reader *r, struct down *ret, struct err *err)
     if (ret->kind == DOWN_LEAVE)
         return 1;
     if (!reader_get_u32(r, &ret->n_slots) || ret->n_slots == 0
-        || ret->n_slots > SLOTS_MAX || !wire_get(&r->in, 8, &ret->fusion_bytes)
-        || !wire_get_bytes(&r->in, (size_t)ret->n_slots * 4, &ret->slots))
+        || ret->n_slots > SLOTS_MAX || !bytes_get(&r->in, 8, &ret->fusion_bytes)
+        || !bytes_get_raw(&r->in, (size_t)ret->n_slots * 4, &ret->slots))
         return reader_report_malformed(r, "plan", err);
     for (uint32_t i = 0; i < ret->n_slots; i++)
         if (down_slot(ret, i) >= SLOTS_MAX)
@@ -417,10 +410,10 @@ reader_get_freeze(struct message_reader *r, struct down *ret, struct err *err)
 static int
 reader_get_tuning(struct message_reader *r, struct tuning *ret, struct err *err)
 {
-    if (!wire_get(&r->in, 8, &ret->fusion_bytes)
-        || !wire_get(&r->in, 8, &ret->gather_ns)
-        || !wire_get(&r->in, 8, &ret->whole_bytes)
-        || !wire_get(&r->in, 8, &ret->chunk_bytes)
+    if (!bytes_get(&r->in, 8, &ret->fusion_bytes)
+        || !bytes_get(&r->in, 8, &ret->gather_ns)
+        || !bytes_get(&r->in, 8, &ret->whole_bytes)
+        || !bytes_get(&r->in, 8, &ret->chunk_bytes)
         || ret->gather_ns > TUNING_GATHER_MAX_NS)
         return reader_report_malformed(r, "tuning", err);
     return 1;
@@ -444,7 +437,7 @@ static int reader_get_answer(struct message_reader *r,
         return reader_get_counts(r, counts, n_ranks, ret, err);
     if (!ret->has_req)
         return reader_report_malformed(r, "answer", err);
-    if (ret->kind == DOWN_FAIL && !wire_get_text(&r->in, ret->text, sizeof(ret->text)))
+    if (ret->kind == DOWN_FAIL && !bytes_get_name(&r->in, ret->text, sizeof(ret->text)))
         return reader_report_malformed(r, "text", err);
     return 1;
 }
@@ -457,10 +450,10 @@ int message_next_down(struct message_reader *r,
 {
     uint64_t kind, flags, zero;
 
-    if (r->in.at == r->in.n)
+    if (r->in.left == 0)
         return 0;
-    if (!wire_get(&r->in, 1, &kind) || !wire_get(&r->in, 1, &flags)
-        || !wire_get(&r->in, 2, &zero) || kind < DOWN_RUN || kind > DOWN_TUNE
+    if (!bytes_get(&r->in, 1, &kind) || !bytes_get(&r->in, 1, &flags)
+        || !bytes_get(&r->in, 2, &zero) || kind < DOWN_RUN || kind > DOWN_TUNE
         || flags > (FLAG_FUSE | FLAG_REQ) || zero != 0)
         return reader_report_malformed(r, "response", err);
     ret->kind = (enum down_kind)kind;
@@ -490,17 +483,10 @@ int message_next_down(struct message_reader *r,
 
 uint64_t up_word(const struct up *u, uint32_t i)
 {
-    uint64_t v = 0;
-
-    for (unsigned b = 0; b < 8; b++)
-        v |= (uint64_t)u->words[(size_t)i * 8 + b] << (8 * b);
-    return v;
+    return bytes_load(u->words + (size_t)i * 8, 8);
 }
 
 uint32_t down_slot(const struct down *d, uint32_t i)
 {
-    const uint8_t *p = d->slots + (size_t)i * 4;
-
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16
-           | (uint32_t)p[3] << 24;
+    return bytes_load_u32(d->slots + (size_t)i * 4);
 }

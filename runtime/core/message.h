@@ -21,7 +21,7 @@
 #include "runtime/base/strbuf.h"
 #include "runtime/core/tuning.h"
 #include "runtime/core/types.h"
-#include "runtime/core/wire.h"
+#include "runtime/wire/bytes.h"
 
 #define MESSAGE_VERSION   8
 #define MESSAGE_MAX_BYTES (16u << 20)
@@ -146,7 +146,9 @@ void message_put_leave(struct strbuf *b, uint32_t plan, uint32_t n_steps);
 void message_put_down(struct strbuf *b, const struct down *d);
 
 struct message_reader {
-    struct wire_reader in;
+    struct bytes_reader in;
+    const uint8_t *start; /* of the message, which has n bytes */
+    size_t n;
     enum message_kind kind;
     uint64_t n_seen; /* MESSAGE_UP */
 };

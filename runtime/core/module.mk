@@ -6,4 +6,4 @@ $(CORE_COMPRESS:%.c=$(O)/%.o): XFLAGS := -O3 -ffp-contract=off -fno-math-errno
 ifneq ($(findstring x86_64,$(shell uname -m)),)
 $(O)/runtime/core/compress/kernels_avx2.o: XFLAGS += -mavx2 -mf16c
 endif
-$(eval $(call unit,core,core base,-lm))
+$(eval $(call unit,core,core wire contract base,-lm))

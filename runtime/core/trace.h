@@ -8,7 +8,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/strbuf.h"
 #include "runtime/core/types.h"
-#include "runtime/core/wire.h"
+#include "runtime/wire/bytes.h"
 
 enum trace_kind {
     TRACE_NEGOTIATE, /* this rank has submitted it: NEGOTIATE_<coll> starts */
@@ -102,10 +102,10 @@ void trace_write_down(const struct trace_down *m, struct strbuf *out);
 void trace_write_up(const struct trace_up *m, struct strbuf *out);
 void trace_write_event(const struct trace_event *ev, struct strbuf *out);
 /* -EBADMSG. `in` is at the first byte of the message. */
-int trace_read_down(struct wire_reader *in, struct trace_down *ret, struct err *err);
-int trace_read_up(struct wire_reader *in, struct trace_up *ret, struct err *err);
+int trace_read_down(struct bytes_reader *in, struct trace_down *ret, struct err *err);
+int trace_read_up(struct bytes_reader *in, struct trace_up *ret, struct err *err);
 /* 1: *ret is filled; 0: end of the message; -EBADMSG. */
-int trace_read_event(struct wire_reader *in, struct trace_event *ret, struct err *err);
+int trace_read_event(struct bytes_reader *in, struct trace_event *ret, struct err *err);
 
 /* The difference of two clocks, from the least delays in both directions, as in NTP.
  * The delay that both directions have in common cancels out; messages that were read

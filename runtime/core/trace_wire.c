@@ -21,32 +21,32 @@ bool trace_is_message(const void *p, size_t n)
 
 void trace_write_down(const struct trace_down *m, struct strbuf *out)
 {
-    wire_put(out, TRACE_WIRE_MAGIC, 1);
-    wire_put(out, TRACE_WIRE_VERSION, 1);
-    wire_put(out, m->order, 1);
-    wire_put(out, m->sent_ns, 8);
+    bytes_put(out, TRACE_WIRE_MAGIC, 1);
+    bytes_put(out, TRACE_WIRE_VERSION, 1);
+    bytes_put(out, m->order, 1);
+    bytes_put(out, m->sent_ns, 8);
 }
 
 void trace_write_up(const struct trace_up *m, struct strbuf *out)
 {
-    wire_put(out, TRACE_WIRE_MAGIC, 1);
-    wire_put(out, TRACE_WIRE_VERSION, 1);
-    wire_put(out, m->is_last, 1);
-    wire_put(out, m->sent_ns, 8);
-    wire_put(out, (uint64_t)m->least_down_ns, 8);
-    wire_put(out, m->n_dropped, 8);
+    bytes_put(out, TRACE_WIRE_MAGIC, 1);
+    bytes_put(out, TRACE_WIRE_VERSION, 1);
+    bytes_put(out, m->is_last, 1);
+    bytes_put(out, m->sent_ns, 8);
+    bytes_put(out, (uint64_t)m->least_down_ns, 8);
+    bytes_put(out, m->n_dropped, 8);
 }
 
 void trace_write_event(const struct trace_event *ev, struct strbuf *out)
 {
-    wire_put(out, ev->kind, 1);
-    wire_put(out, ev->coll, 1);
-    wire_put(out, ev->activity, 1);
-    wire_put(out, ev->dtype, 1);
-    wire_put(out, ev->rank, 4);
-    wire_put(out, ev->ns, 8);
-    wire_put(out, ev->bytes, 8);
-    wire_put_text(out, ev->name, sizeof(ev->name));
+    bytes_put(out, ev->kind, 1);
+    bytes_put(out, ev->coll, 1);
+    bytes_put(out, ev->activity, 1);
+    bytes_put(out, ev->dtype, 1);
+    bytes_put(out, ev->rank, 4);
+    bytes_put(out, ev->ns, 8);
+    bytes_put(out, ev->bytes, 8);
+    bytes_put_name(out, ev->name, sizeof(ev->name));
 }
 
 static int report_malformed(struct err *err)
@@ -54,12 +54,12 @@ static int report_malformed(struct err *err)
     return err_set(err, -EBADMSG, "timeline message: malformed");
 }
 
-static int trace_read_version(struct wire_reader *in, struct err *err)
+static int trace_read_version(struct bytes_reader *in, struct err *err)
 {
     uint64_t magic, version;
 
-    if (!wire_get(in, 1, &magic) || magic != TRACE_WIRE_MAGIC
-        || !wire_get(in, 1, &version))
+    if (!bytes_get(in, 1, &magic) || magic != TRACE_WIRE_MAGIC
+        || !bytes_get(in, 1, &version))
         return report_malformed(err);
     if (version != TRACE_WIRE_VERSION)
         return err_set(err, -EBADMSG,
@@ -68,46 +68,46 @@ static int trace_read_version(struct wire_reader *in, struct err *err)
     return 0;
 }
 
-int trace_read_down(struct wire_reader *in, struct trace_down *ret, struct err *err)
+int trace_read_down(struct bytes_reader *in, struct trace_down *ret, struct err *err)
 {
     uint64_t order, ns;
     int rc = trace_read_version(in, err);
 
     if (rc < 0)
         return rc;
-    if (!wire_get(in, 1, &order) || order < TRACE_ORDER_CLOCK
-        || order >= TRACE_ORDER_END || !wire_get(in, 8, &ns) || in->at != in->n)
+    if (!bytes_get(in, 1, &order) || order < TRACE_ORDER_CLOCK
+        || order >= TRACE_ORDER_END || !bytes_get(in, 8, &ns) || in->left > 0)
         return report_malformed(err);
     *ret = (struct trace_down){(enum trace_order)order, ns};
     return 0;
 }
 
-int trace_read_up(struct wire_reader *in, struct trace_up *ret, struct err *err)
+int trace_read_up(struct bytes_reader *in, struct trace_up *ret, struct err *err)
 {
     uint64_t is_last, ns, down, dropped;
     int rc = trace_read_version(in, err);
 
     if (rc < 0)
         return rc;
-    if (!wire_get(in, 1, &is_last) || is_last > 1 || !wire_get(in, 8, &ns)
-        || !wire_get(in, 8, &down) || !wire_get(in, 8, &dropped))
+    if (!bytes_get(in, 1, &is_last) || is_last > 1 || !bytes_get(in, 8, &ns)
+        || !bytes_get(in, 8, &down) || !bytes_get(in, 8, &dropped))
         return report_malformed(err);
     *ret = (struct trace_up){ns, (int64_t)down, dropped, is_last == 1};
     return 0;
 }
 
-int trace_read_event(struct wire_reader *in, struct trace_event *ret, struct err *err)
+int trace_read_event(struct bytes_reader *in, struct trace_event *ret, struct err *err)
 {
     uint64_t kind, coll, activity, dtype, rank, ns, bytes;
 
-    if (in->at == in->n)
+    if (in->left == 0)
         return 0;
-    if (!wire_get(in, 1, &kind) || !wire_get(in, 1, &coll)
-        || !wire_get(in, 1, &activity) || !wire_get(in, 1, &dtype)
-        || !wire_get(in, 4, &rank) || !wire_get(in, 8, &ns) || !wire_get(in, 8, &bytes)
-        || kind >= TRACE_KIND_COUNT || coll >= COLL_COUNT
+    if (!bytes_get(in, 1, &kind) || !bytes_get(in, 1, &coll)
+        || !bytes_get(in, 1, &activity) || !bytes_get(in, 1, &dtype)
+        || !bytes_get(in, 4, &rank) || !bytes_get(in, 8, &ns)
+        || !bytes_get(in, 8, &bytes) || kind >= TRACE_KIND_COUNT || coll >= COLL_COUNT
         || activity >= TRACE_ACTIVITY_COUNT || dtype >= DT_COUNT
-        || !wire_get_text(in, ret->name, sizeof(ret->name)))
+        || !bytes_get_name(in, ret->name, sizeof(ret->name)))
         return report_malformed(err);
     ret->kind = (uint8_t)kind;
     ret->coll = (uint8_t)coll;

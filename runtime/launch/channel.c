@@ -14,6 +14,7 @@
 
 #include "runtime/base/fd.h"
 #include "runtime/base/sha256.h"
+#include "runtime/wire/bytes.h"
 
 #define HEADER_BYTES  5
 #define OUT_MAX_BYTES (64u << 20)
@@ -55,12 +56,6 @@ void channel_release(struct channel *c)
     memset(&c->session, 0, sizeof(c->session));
 }
 
-static void put_u64(uint64_t v, uint8_t ret[8])
-{
-    for (int i = 0; i < 8; i++)
-        ret[i] = (uint8_t)(v >> (56 - 8 * i));
-}
-
 static void channel_frame_mac(const uint8_t key[32],
                               uint64_t sequence,
                               const uint8_t *frame,
@@ -69,7 +64,7 @@ static void channel_frame_mac(const uint8_t key[32],
 {
     struct hmac m;
     uint8_t number[8];
-    put_u64(sequence, number);
+    bytes_store(number, sequence, sizeof(number));
     hmac_init(&m, key, 32);
     hmac_add(&m, number, sizeof(number));
     hmac_add(&m, frame, n);
@@ -87,10 +82,10 @@ channel_xor_payload(const uint8_t key[32], uint64_t sequence, uint8_t *p, size_t
     hmac_add(&m, "seal", 4);
     hmac_end(&m, seal_key);
     hmac_init(&keyed, seal_key, sizeof(seal_key));
-    put_u64(sequence, number);
+    bytes_store(number, sequence, 8);
     for (size_t i = 0; i < n; i++) {
         if (i % SHA256_BYTES == 0) {
-            put_u64(i / SHA256_BYTES, number + 8);
+            bytes_store(number + 8, i / SHA256_BYTES, 8);
             m = keyed;
             hmac_add(&m, number, sizeof(number));
             hmac_end(&m, stream);
@@ -134,9 +129,8 @@ int channel_send(
 {
     uint8_t sum[SHA256_BYTES];
     size_t start = c->out.n;
-    uint8_t header[HEADER_BYTES] = {(uint8_t)(n >> 24), (uint8_t)(n >> 16),
-                                    (uint8_t)(n >> 8), (uint8_t)n, type};
-    strbuf_add(&c->out, header, sizeof(header));
+    bytes_put(&c->out, n, 4);
+    bytes_put(&c->out, type, 1);
     strbuf_add(&c->out, p, n);
     if (strbuf_status(&c->out) == 0) {
         if (c->is_sealed)
@@ -193,7 +187,7 @@ int channel_next(struct channel *c, struct frame *ret, struct err *err)
     uint8_t *p = (uint8_t *)c->in.p, sum[SHA256_BYTES];
     if (c->in.n < HEADER_BYTES)
         return 0;
-    size_t n = (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
+    size_t n = bytes_load_u32(p);
     if (n > c->max_payload_bytes)
         return err_set(err, -EPROTO, "a frame of %zu bytes exceeds %zu", n,
                        c->max_payload_bytes);

@@ -2,7 +2,7 @@
 /* Frames over an authenticated connection between an agent and the leader of its job
  * (the hub or horovodrun), with heartbeats. Never blocks. One thread.
  *
- *   frame  length:4 (of the payload, big-endian) type:1 payload mac:32
+ *   frame  length:4 (of the payload) type:1 payload mac:32
  *   mac    HMAC(the sender's session key, sequence:8 | length | type | payload)
  *
  * A sealed channel also encrypts the payload: it is XORed with a stream whose i-th 32
@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "runtime/base/strbuf.h"
-#include "runtime/rendezvous/auth.h"
+#include "runtime/wire/auth.h"
 
 struct channel {
     int fd, out_fd; /* out_fd is fd, except for pipes */

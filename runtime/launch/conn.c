@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server's part of the handshake of rendezvous/auth.h over a non-blocking socket. A
+/* The server's part of the handshake of wire/auth.h over a non-blocking socket. A
  * client that connects and sends nothing costs one descriptor for ten seconds and
  * blocks no other. Called by hub.c and serve.c. */
 #include "runtime/launch/conn.h"

@@ -4,7 +4,7 @@
 #define RUNTIME_LAUNCH_CONN_H
 
 #include "runtime/launch/channel.h"
-#include "runtime/rendezvous/auth_wire.h"
+#include "runtime/wire/auth_wire.h"
 
 #define CONN_ADDRESS_BYTES 64
 

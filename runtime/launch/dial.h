@@ -4,7 +4,7 @@
 #ifndef RUNTIME_LAUNCH_DIAL_H
 #define RUNTIME_LAUNCH_DIAL_H
 
-#include "runtime/rendezvous/auth.h"
+#include "runtime/wire/auth.h"
 
 struct dial;
 struct dial_to {

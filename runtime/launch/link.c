@@ -30,7 +30,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 #include "runtime/launch/command.h"
-#include "runtime/launch/core/bytes.h"
+#include "runtime/wire/bytes.h"
 #include "runtime/launch/session.h"
 #include "runtime/launch/spawn.h"
 

@@ -1,7 +1,7 @@
 # The two launchers, hvd-agent and horovodrun (= perseusrun), from one engine.
 LAUNCH_SRC := $(filter-out runtime/launch/agent_main.c runtime/launch/horovodrun_main.c,\
                 $(wildcard runtime/launch/*.c runtime/launch/core/*.c))
-LAUNCH_LIBS := launch rendezvous contract base
+LAUNCH_LIBS := launch rendezvous wire contract base
 $(eval $(call archive,launch,$(LAUNCH_SRC)))
 $(eval $(call program,hvd-agent,runtime/launch/agent_main.c,$(LAUNCH_LIBS),))
 # libyaml linked in: the shipped horovodrun needs nothing of the image that it starts in. The object is
@@ -10,7 +10,7 @@ $(eval $(call program,hvd-agent,runtime/launch/agent_main.c,$(LAUNCH_LIBS),))
 LIBYAML := $(shell gcc -print-file-name=libyaml.a)
 $(O)/runtime/launch/config_file.o: XFLAGS := -idirafter /usr/include
 $(eval $(call program,horovodrun,runtime/launch/horovodrun_main.c,$(LAUNCH_LIBS),$(LIBYAML)))
-$(eval $(call unit,launch,$(LAUNCH_LIBS) core base,$(LIBYAML) -lm))
+$(eval $(call unit,launch,$(LAUNCH_LIBS) core wire base,$(LIBYAML) -lm))
 ALL_BINS += $(O)/bin/hvd-agent $(O)/bin/horovodrun $(O)/bin/hvd-rsh
 $(O)/bin/hvd-rsh: $(O)/bin/hvd-agent
 	@ln -sfn hvd-agent $@

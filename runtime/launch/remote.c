@@ -24,7 +24,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/launch/attach.h"
-#include "runtime/launch/core/bytes.h"
+#include "runtime/wire/bytes.h"
 #include "runtime/launch/core/meet.h"
 #include "runtime/launch/link.h"
 #include "runtime/launch/output.h"

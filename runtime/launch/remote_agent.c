@@ -26,7 +26,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/launch/command.h"
 #include "runtime/launch/contracts.h"
-#include "runtime/launch/core/bytes.h"
+#include "runtime/wire/bytes.h"
 #include "runtime/launch/core/message.h"
 #include "runtime/launch/gpu_info.h"
 #include "runtime/launch/self.h"

@@ -13,7 +13,7 @@
 
 #include "runtime/base/addr.h"
 #include "runtime/base/mem.h"
-#include "runtime/launch/core/bytes.h"
+#include "runtime/wire/bytes.h"
 
 #define OTHERS_NAMED 3
 

@@ -10,7 +10,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
-#include "runtime/launch/core/bytes.h"
+#include "runtime/wire/bytes.h"
 
 static void remote_tree_on_open(void *arg, struct link *l)
 {

@@ -30,7 +30,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/launch/channel.h"
-#include "runtime/launch/core/bytes.h"
+#include "runtime/wire/bytes.h"
 #include "runtime/launch/core/shell.h"
 #include "runtime/launch/dial.h"
 #include "runtime/launch/serve_env.h"
@@ -212,8 +212,8 @@ static void rsh_send_up(struct rsh *r, enum shell_type type, const void *p, size
 
 static void rsh_send_number(struct rsh *r, enum shell_type type, uint32_t number)
 {
-    uint8_t b[4] = {(uint8_t)(number >> 24), (uint8_t)(number >> 16),
-                    (uint8_t)(number >> 8), (uint8_t)number};
+    uint8_t b[4];
+    bytes_store(b, number, sizeof(b));
     rsh_send_up(r, type, b, sizeof(b));
 }
 

@@ -11,7 +11,7 @@
 #define RUNTIME_LAUNCH_SESSION_H
 
 #include "runtime/launch/core/errand.h"
-#include "runtime/rendezvous/auth.h"
+#include "runtime/wire/auth.h"
 
 #define SERVE_JOB_ID "hvd-agent/serve"
 

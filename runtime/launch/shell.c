@@ -33,7 +33,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
-#include "runtime/launch/core/bytes.h"
+#include "runtime/wire/bytes.h"
 #include "runtime/launch/core/shell.h"
 #include "runtime/launch/spawn.h"
 

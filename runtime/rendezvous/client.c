@@ -16,6 +16,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/rendezvous/rdv_wire.h"
+#include "runtime/wire/bytes.h"
 
 #define GRACE_MS       1000u
 #define RETRY_PAUSE_MS 100u
@@ -130,10 +131,10 @@ static int send_join(struct rdv_client *c, uint64_t deadline_ns, struct err *err
 
     if (!payload)
         return err_set(err, -ENOMEM, "out of memory for a list of %u ranks", n_part);
-    rdv_put_u32(payload, c->rank);
-    rdv_put_u32(payload + 4, c->job_size);
+    bytes_store_u32(payload, c->rank);
+    bytes_store_u32(payload + 4, c->job_size);
     for (uint32_t i = 0; i < n_part; i++)
-        rdv_put_u32(payload + 8 + (size_t)i * 4, c->part[i]);
+        bytes_store_u32(payload + 8 + (size_t)i * 4, c->part[i]);
     int rc = send_frame(c, RDV_JOIN, payload, n, deadline_ns);
     return rc ? client_transport_error(c, rc, err) : 0;
 }
@@ -300,8 +301,8 @@ client_put(struct rdv_client *c, const void *blob, uint32_t n, uint64_t deadline
 
     if (!payload)
         return -ENOMEM;
-    rdv_put_u32(payload, c->round);
-    rdv_put_u32(payload + 4, left_ms < 0 ? RDV_WAIT_FOREVER : (uint32_t)left_ms);
+    bytes_store_u32(payload, c->round);
+    bytes_store_u32(payload + 4, left_ms < 0 ? RDV_WAIT_FOREVER : (uint32_t)left_ms);
     if (n)
         memcpy(payload + 8, blob, n);
     return send_frame(c, RDV_PUT, payload, 8 + n,

@@ -18,6 +18,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
+#include "runtime/wire/bytes.h"
 
 #define MAX_OUT 16 /* frames that a peer has not read; an honest peer never has more */
 #define READS_A_TURN                                                                   \
@@ -113,7 +114,7 @@ void rdv_conn_refuse(struct rdv_conn *c, enum rdv_code code, const char *text)
         c->is_dead = true;
         return;
     }
-    rdv_put_u32(msg->data, (uint32_t)code);
+    bytes_store_u32(msg->data, (uint32_t)code);
     memcpy(msg->data + 4, text, n);
     rdv_msg_seal(msg);
     rdv_conn_send(c, RDV_REFUSED, msg);

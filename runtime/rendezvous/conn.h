@@ -5,7 +5,7 @@
 #ifndef RUNTIME_RENDEZVOUS_CONN_H
 #define RUNTIME_RENDEZVOUS_CONN_H
 
-#include "runtime/rendezvous/auth_wire.h"
+#include "runtime/wire/auth_wire.h"
 #include "runtime/rendezvous/world.h"
 
 #define RDV_HANDSHAKE_MS 10000u /* from accept to JOIN, and in DRAIN */

@@ -1,2 +1,2 @@
 $(eval $(call archive,rendezvous,$(wildcard runtime/rendezvous/*.c)))
-$(eval $(call unit,rendezvous,rendezvous contract base,))
+$(eval $(call unit,rendezvous,rendezvous wire contract base,))

@@ -17,6 +17,7 @@
 
 #include "runtime/base/mem.h"
 #include "runtime/rendezvous/ranks.h"
+#include "runtime/wire/bytes.h"
 
 static bool parts_find_place(const struct rdv_world *w, uint32_t rank, uint32_t *ret)
 {
@@ -71,7 +72,7 @@ static int find_part(struct rdv_world *all,
     if (!ranks)
         return err_set(err, -ENOMEM, "out of memory for a list of %u ranks", n);
     for (uint32_t i = 0; i < n; i++)
-        ranks[i] = rdv_get_u32(join->part + (size_t)i * 4);
+        ranks[i] = bytes_load_u32(join->part + (size_t)i * 4);
     int rc = rdv_ranks_check(ranks, n, join->rank, join->size, err);
     if (rc)
         return rc;

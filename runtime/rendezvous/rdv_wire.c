@@ -8,22 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-void rdv_put_u32(uint8_t *p, uint32_t v)
-{
-    for (unsigned i = 0; i < 4; i++)
-        p[i] = (uint8_t)(v >> (24 - 8 * i));
-}
-
-uint32_t rdv_get_u32(const uint8_t *p)
-{
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
+#include "runtime/wire/bytes.h"
 
 void rdv_header(enum rdv_type type, uint32_t length, uint8_t ret[RDV_HEADER_BYTES])
 {
     memset(ret, 0, RDV_HEADER_BYTES);
     ret[0] = (uint8_t)type;
-    rdv_put_u32(ret + 4, length);
+    bytes_store_u32(ret + 4, length);
 }
 
 static int header_check(const uint8_t *h,
@@ -33,7 +24,7 @@ static int header_check(const uint8_t *h,
                         uint32_t *ret_length,
                         struct err *err)
 {
-    uint32_t length = rdv_get_u32(h + 4);
+    uint32_t length = bytes_load_u32(h + 4);
 
     if (h[1] || h[2] || h[3])
         return err_set(err, -EPROTO, "rendezvous frame has a bad header");
@@ -91,8 +82,7 @@ static void frame_mac(const uint8_t key[32],
     struct hmac m;
     uint8_t seq[8];
 
-    rdv_put_u32(seq, (uint32_t)(sequence >> 32));
-    rdv_put_u32(seq + 4, (uint32_t)sequence);
+    bytes_store(seq, sequence, sizeof(seq));
     hmac_init(&m, key, 32);
     hmac_add(&m, seq, sizeof(seq));
     hmac_add(&m, h, RDV_HEADER_BYTES);
@@ -129,7 +119,8 @@ int rdv_join_parse(const uint8_t *p, uint32_t n, struct rdv_join *ret, struct er
 {
     if (n < 8 || n % 4 != 0)
         return err_set(err, -EPROTO, "JOIN has %u bytes, not 8 and 4 for each rank", n);
-    *ret = (struct rdv_join){rdv_get_u32(p), rdv_get_u32(p + 4), n / 4 - 2, p + 8};
+    *ret =
+        (struct rdv_join){bytes_load_u32(p), bytes_load_u32(p + 4), n / 4 - 2, p + 8};
     return 0;
 }
 
@@ -137,8 +128,8 @@ int rdv_put_parse(const uint8_t *p, uint32_t n, struct rdv_put *ret, struct err 
 {
     if (n < 8 || n > 8 + RDV_MAX_BLOB_BYTES)
         return err_set(err, -EPROTO, "PUT has %u bytes", n);
-    ret->round = rdv_get_u32(p);
-    ret->wait_ms = rdv_get_u32(p + 4);
+    ret->round = bytes_load_u32(p);
+    ret->wait_ms = bytes_load_u32(p + 4);
     ret->blob = p + 8;
     ret->n = n - 8;
     return 0;
@@ -156,13 +147,13 @@ int rdv_all_parse(uint8_t *p,
 
     if (n < at)
         return err_set(err, -EPROTO, "ALL has %u bytes for %u ranks", n, size);
-    if (rdv_get_u32(p) != round || rdv_get_u32(p + 4) != size)
+    if (bytes_load_u32(p) != round || bytes_load_u32(p + 4) != size)
         return err_set(
             err, -EPROTO,
             "ALL is of round %u with %u ranks, expected was round %u with %u",
-            rdv_get_u32(p), rdv_get_u32(p + 4), round, size);
+            bytes_load_u32(p), bytes_load_u32(p + 4), round, size);
     for (uint32_t i = 0; i < size; i++) {
-        uint32_t k = rdv_get_u32(p + 8 + (size_t)i * 4);
+        uint32_t k = bytes_load_u32(p + 8 + (size_t)i * 4);
 
         if (k > RDV_MAX_BLOB_BYTES || at + k > n)
             return err_set(err, -EPROTO, "ALL ends inside the blob of rank %u", i);
@@ -188,7 +179,7 @@ int rdv_refused_parse(const uint8_t *p, uint32_t n, struct err *err)
         text[i - 4] = c < 0x20 || c == 0x7f ? ' ' : (char)c;
     }
     text[n - 4] = '\0';
-    switch (rdv_get_u32(p)) {
+    switch (bytes_load_u32(p)) {
     case RDV_CODE_INVALID:
         code = -EINVAL;
         break;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames between a member and the rendezvous server, after the handshake of auth.h.
- * Pure. Integers are big-endian.
+ * Pure.
  *
  *   frame    type:1 zero:3 length:4 payload:length mac:32
  *   mac      HMAC(sender's session key, sequence:8 | type..length | SHA-256(payload))
@@ -38,9 +38,6 @@ enum rdv_code {
     RDV_CODE_STALE
 };
 
-void rdv_put_u32(uint8_t *p, uint32_t v);
-uint32_t rdv_get_u32(const uint8_t *p);
-
 void rdv_header(enum rdv_type type, uint32_t length, uint8_t ret[RDV_HEADER_BYTES]);
 /* Type and length, checked against what the member (or the server) may send.
  * -EPROTO. */
@@ -74,7 +71,7 @@ struct rdv_put {
 };
 struct rdv_join {
     uint32_t rank, size, n_part; /* n_part 0: all */
-    const uint8_t *part;         /* into the payload; rdv_get_u32 reads one */
+    const uint8_t *part;         /* into the payload; 4 bytes each */
 };
 int rdv_join_parse(const uint8_t *p, uint32_t n, struct rdv_join *ret, struct err *err);
 int rdv_put_parse(const uint8_t *p, uint32_t n, struct rdv_put *ret, struct err *err);

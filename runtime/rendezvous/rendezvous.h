@@ -7,7 +7,7 @@
 #ifndef RUNTIME_RENDEZVOUS_RENDEZVOUS_H
 #define RUNTIME_RENDEZVOUS_RENDEZVOUS_H
 
-#include "runtime/rendezvous/auth.h"
+#include "runtime/wire/auth.h"
 
 #define RDV_MAX_BLOB_BYTES 65536
 

@@ -16,6 +16,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 #include "runtime/rendezvous/ranks.h"
+#include "runtime/wire/bytes.h"
 
 #define MISSING_NAMED                                                                  \
     16 /* at most so many ranges are printed, the remaining ranks are counted */
@@ -165,12 +166,12 @@ struct rdv_msg *rdv_world_finish(struct rdv_world *w)
 
     if (!msg)
         return NULL;
-    rdv_put_u32(msg->data, w->round);
-    rdv_put_u32(msg->data + 4, w->size);
+    bytes_store_u32(msg->data, w->round);
+    bytes_store_u32(msg->data + 4, w->size);
     for (uint32_t i = 0; i < w->size; i++) {
         struct rdv_member *m = &w->v[i];
 
-        rdv_put_u32(msg->data + 8 + (size_t)i * 4, m->n);
+        bytes_store_u32(msg->data + 8 + (size_t)i * 4, m->n);
         if (m->n)
             memcpy(msg->data + at, m->blob, m->n);
         at += m->n;

@@ -1,6 +1,6 @@
 # run.py measures all peers in one run and writes its tables to build/bench.
-$(eval $(call program,bench_backend,tests/bench/allreduce_backend.c,cpu core rendezvous contract base,))
-$(eval $(call program,bench_codec,tests/bench/codec.c,core base,-lm))
+$(eval $(call program,bench_backend,tests/bench/allreduce_backend.c,cpu core rendezvous wire contract base,))
+$(eval $(call program,bench_codec,tests/bench/codec.c,core wire contract base,-lm))
 $(eval $(call program,bench_memory,tests/bench/memory.c,,))
 $(eval $(call program,bench_path,tests/bench/path.c,,))
 

@@ -9,7 +9,7 @@
 FUZZ_TARGET(bundle)
 {
     CLEANUP(strbuf_release) struct strbuf again = {0};
-    struct wire_reader in = {.p = data, .n = n};
+    struct bytes_reader in = {.p = data, .left = n};
     struct up_item item;
     size_t end = 0;
 
@@ -21,7 +21,7 @@ FUZZ_TARGET(bundle)
         MUST(item.n == 0 || (p >= data && p + item.n <= data + n));
         MUST(item.kind == UP_WORK || item.n <= UP_TEXT_MAX_BYTES);
         bundle_put(&again, &item);
-        end = in.at;
+        end = (size_t)(in.p - data);
     }
     MUST(strbuf_status(&again) == 0 && again.n == end);
     MUST(end == 0 || memcmp(again.p, data, end) == 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Raw bytes as a stranger's hello, reply and proof: none is accepted without the token. */
 #include "runtime/base/mem.h"
-#include "runtime/rendezvous/auth_wire.h"
+#include "runtime/wire/auth_wire.h"
 #include "tests/fuzz/fuzz.h"
 
 static const uint8_t *

@@ -19,7 +19,7 @@ static size_t text_count(const char *text, const char *part)
 static void down_check(const uint8_t *data, size_t n)
 {
     CLEANUP(strbuf_release) struct strbuf again = {0};
-    struct wire_reader in = {.p = data, .n = n};
+    struct bytes_reader in = {.p = data, .left = n};
     struct trace_down m;
 
     if (trace_read_down(&in, &m, NULL) < 0)
@@ -34,7 +34,7 @@ FUZZ_TARGET(trace)
 {
     CLEANUP(strbuf_release) struct strbuf again = {0};
     CLEANUP(strbuf_release) struct strbuf json = {0};
-    struct wire_reader in = {.p = data, .n = n};
+    struct bytes_reader in = {.p = data, .left = n};
     struct trace *t;
     struct trace_up head;
     struct trace_event ev;
@@ -50,7 +50,8 @@ FUZZ_TARGET(trace)
     t = trace_new(0);
     MUST(t != NULL);
     trace_head(1, &json);
-    for (end = in.at; trace_read_event(&in, &ev, NULL) > 0; end = in.at) {
+    for (end = (size_t)(in.p - data); trace_read_event(&in, &ev, NULL) > 0;
+         end = (size_t)(in.p - data)) {
         trace_write_event(&ev, &again);
         MUST(trace_put(t, ev.rank % 7, &ev, head.least_down_ns, &json) == 0);
     }

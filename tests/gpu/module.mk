@@ -10,12 +10,12 @@ $(O)/gpu/%.o: tests/unit/%.c $(wildcard tests/gpu/tap/*.h)
 # -pie: kernels_device.c takes each word that looks like an address of a variable for one. At the low addresses of
 # a program that is not relocated small numbers look so, too.
 $(addprefix $(O)/gpu/,$(GPU_TESTS)): $(O)/gpu/%: $(O)/gpu/%_test.o $(O)/tests/gpu/kernels_device.o \
-    $(foreach a,nccl cpu core base,$(O)/lib$(a).a)
+    $(foreach a,nccl cpu core wire contract base,$(O)/lib$(a).a)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lm -ldl
 # Programs of this folder.
 GPU_MORE := nccl_real conform_driver conform_nccl bench_kernels
-$(addprefix $(O)/gpu/,$(GPU_MORE)): $(O)/gpu/%: $(O)/tests/gpu/%.o $(foreach a,nccl cpu core base,$(O)/lib$(a).a)
+$(addprefix $(O)/gpu/,$(GPU_MORE)): $(O)/gpu/%: $(O)/tests/gpu/%.o $(foreach a,nccl cpu core wire contract base,$(O)/lib$(a).a)
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm -ldl

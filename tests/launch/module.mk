@@ -1,6 +1,6 @@
 # End-to-end tests of the launchers: real processes, TAP. V=asan and V=tsan work too.
-$(eval $(call program,launch-rank,tests/launch/rank.c,rendezvous contract base,))
-$(eval $(call program,launch-world,tests/launch/world.c,hvdrt cpu core rendezvous contract base,-lm))
+$(eval $(call program,launch-rank,tests/launch/rank.c,rendezvous wire contract base,))
+$(eval $(call program,launch-world,tests/launch/world.c,hvdrt cpu core rendezvous wire contract base,-lm))
 # A rank on a GPU, with the shared libraries as they are shipped; the fakes stand in for NVIDIA's.
 $(eval $(call program,launch-gpu-world,tests/launch/gpu_world.c,,-L$(O)/lib -l:libhvd.so -ldl -Wl$(comma)-rpath$(comma)$(abspath $(O)/lib)))
 $(O)/bin/launch-gpu-world: $(O)/lib/libhvd.so | $(O)/lib/libhvd_cuda.so $(FAKES) $(O)/bin/hvd-gpu

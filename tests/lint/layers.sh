@@ -9,14 +9,15 @@
 table='
 runtime/base        -
 runtime/contract    runtime/base
-runtime/rendezvous  runtime/base runtime/contract
+runtime/wire        runtime/base runtime/contract
+runtime/rendezvous  runtime/base runtime/contract runtime/wire
 runtime/bootstrap   runtime/base runtime/contract
-runtime/core        runtime/base runtime/contract
-runtime/backend     runtime/base runtime/core runtime/contract runtime/rendezvous
-runtime/backend/nccl runtime/base runtime/core runtime/backend
-runtime/control     runtime/base runtime/contract runtime/core runtime/rendezvous
-runtime/api         runtime/base runtime/contract runtime/core runtime/rendezvous runtime/control runtime/bootstrap runtime/backend hvd.h
-runtime/launch      runtime/base runtime/contract runtime/rendezvous
+runtime/core        runtime/base runtime/contract runtime/wire
+runtime/backend     runtime/base runtime/core runtime/contract runtime/rendezvous runtime/wire
+runtime/backend/nccl runtime/base runtime/core runtime/backend runtime/wire
+runtime/control     runtime/base runtime/contract runtime/core runtime/rendezvous runtime/wire
+runtime/api         runtime/base runtime/contract runtime/core runtime/rendezvous runtime/wire runtime/control runtime/bootstrap runtime/backend hvd.h
+runtime/launch      runtime/base runtime/contract runtime/rendezvous runtime/wire
 runtime/python      hvd.h
 runtime/tensorflow  hvd.h
 operator/doc        runtime/base

@@ -21,15 +21,15 @@ static void put_all(struct strbuf *b)
     assert_int_equal(strbuf_status(b), 0);
 }
 
-static struct wire_reader bundle_reader(const struct strbuf *b, size_t n)
+static struct bytes_reader bundle_reader(const struct strbuf *b, size_t n)
 {
-    return (struct wire_reader){.p = (const uint8_t *)b->p, .n = n};
+    return (struct bytes_reader){.p = (const uint8_t *)b->p, .left = n};
 }
 
 UNIT_TEST(what_goes_in_comes_out_in_order)
 {
     CLEANUP(strbuf_release) struct strbuf b = {0};
-    struct wire_reader in;
+    struct bytes_reader in;
     struct up_item item;
 
     put_all(&b);
@@ -53,7 +53,7 @@ UNIT_TEST(a_cut_bundle_is_refused)
     put_all(&b);
     for (size_t n = 0; n <= b.n; n++) {
         AUTOFREE uint8_t *copy = mem_alloc(n); /* so that a look beyond is seen */
-        struct wire_reader in = {.p = copy, .n = n};
+        struct bytes_reader in = {.p = copy, .left = n};
         struct up_item item;
         size_t end = 0, k = 0;
         int r;
@@ -68,7 +68,7 @@ UNIT_TEST(a_cut_bundle_is_refused)
 
 static void assert_refused(const uint8_t *p, size_t n)
 {
-    struct wire_reader in = {.p = p, .n = n};
+    struct bytes_reader in = {.p = p, .left = n};
     struct up_item item = {.origin = 99};
 
     assert_int_equal(bundle_next(&in, &item), -EBADMSG);

@@ -230,12 +230,12 @@ static void wait_at(const _Atomic uint32_t *at, uint32_t least)
 static size_t hello_of_parent(uint32_t rank, uint32_t parent, uint8_t *ret)
 {
     const struct seen *p = &board->seen[parent];
-    struct wire_reader in = {.p = p->hello, .n = p->n_hello};
+    struct bytes_reader in = {.p = p->hello, .left = p->n_hello};
     uint64_t n_addr;
 
     memcpy(ret, p->hello, p->n_hello);
     if (strcmp(world.members[rank].host, world.members[parent].host) == 0
-        || !wire_get(&in, 2, &n_addr))
+        || !bytes_get(&in, 2, &n_addr))
         return p->n_hello;
     memset(ret + 2 + n_addr + 2, 0, 2); /* a name without a letter */
     return 2 + n_addr + 2 + 2;

@@ -410,7 +410,7 @@ UNIT_TEST(messages_come_back_as_they_went)
     struct trace_up up = {123456789012345, -42, 7, true}, up2;
     struct trace_down down = {TRACE_ORDER_STOP, 99}, down2;
     struct trace_event ev = event_make(TRACE_ACTIVITY, 5, "grad/0"), ev2;
-    struct wire_reader in;
+    struct bytes_reader in;
     struct err e = ERR_INIT;
 
     ev.rank = 65535;
@@ -423,7 +423,7 @@ UNIT_TEST(messages_come_back_as_they_went)
     trace_write_event(&ev, &out);
     trace_write_event(&ev, &out);
     assert_true(trace_is_message(out.p, out.n));
-    in = (struct wire_reader){.p = (const uint8_t *)out.p, .n = out.n};
+    in = (struct bytes_reader){.p = (const uint8_t *)out.p, .left = out.n};
     assert_int_equal(trace_read_up(&in, &up2, &e), 0);
     assert_true(up2.sent_ns == up.sent_ns && up2.least_down_ns == -42
                 && up2.n_dropped == 7 && up2.is_last);
@@ -438,7 +438,7 @@ UNIT_TEST(messages_come_back_as_they_went)
 
     strbuf_clear(&out);
     trace_write_down(&down, &out);
-    in = (struct wire_reader){.p = (const uint8_t *)out.p, .n = out.n};
+    in = (struct bytes_reader){.p = (const uint8_t *)out.p, .left = out.n};
     assert_int_equal(trace_read_down(&in, &down2, &e), 0);
     assert_true(down2.order == TRACE_ORDER_STOP && down2.sent_ns == 99);
 }
@@ -455,7 +455,7 @@ UNIT_TEST(every_cut_and_every_flip_is_seen_or_harmless)
     head = out.n;
     trace_write_event(&ev, &out);
     for (size_t n = 0; n < out.n; n++) {
-        struct wire_reader in = {.p = (const uint8_t *)out.p, .n = n};
+        struct bytes_reader in = {.p = (const uint8_t *)out.p, .left = n};
         struct err e = ERR_INIT;
         int r = trace_read_up(&in, &up, &e);
 
@@ -464,7 +464,7 @@ UNIT_TEST(every_cut_and_every_flip_is_seen_or_harmless)
             assert_int_equal(trace_read_event(&in, &got, &e), n == head ? 0 : -EBADMSG);
     }
     for (size_t i = 0; i < out.n * 8; i++) {
-        struct wire_reader in = {.p = (const uint8_t *)out.p, .n = out.n};
+        struct bytes_reader in = {.p = (const uint8_t *)out.p, .left = out.n};
         struct err e = ERR_INIT;
         int r;
 
@@ -483,7 +483,7 @@ UNIT_TEST(every_cut_and_every_flip_is_seen_or_harmless)
     }
     {
         static const uint8_t other[] = {'T', 2, 0};
-        struct wire_reader in = {.p = other, .n = sizeof(other)};
+        struct bytes_reader in = {.p = other, .left = sizeof(other)};
         struct err e = ERR_INIT;
 
         assert_int_equal(trace_read_up(&in, &up, &e), -EBADMSG);

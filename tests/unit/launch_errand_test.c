@@ -151,7 +151,7 @@ UNIT_TEST(small_messages_come_back_as_they_were)
     assert_int_equal(s2.rdv_port, 1234);
     assert_int_equal(errand_start_read((const uint8_t *)b.p, b.n - 1, &s2, NULL),
                      -EPROTO);
-    b.p[0] = 1; /* a port above 65535 */
+    b.p[2] = 1; /* a port above 65535 */
     assert_int_equal(errand_start_read((const uint8_t *)b.p, b.n, &s2, NULL), -EPROTO);
     strbuf_clear(&b);
     errand_ready_write(&r, &b);
@@ -164,7 +164,7 @@ UNIT_TEST(small_messages_come_back_as_they_were)
     assert_int_equal(l2.end, 7);
     assert_string_equal(l2.why, l.why);
     struct errand_output o;
-    const uint8_t output[] = {0, 0, 0, 9, 0, 0, 0, 1, 'h', 'i'};
+    const uint8_t output[] = {9, 0, 0, 0, 1, 0, 0, 0, 'h', 'i'};
     assert_int_equal(errand_output_read(output, sizeof(output), &o, NULL), 0);
     assert_true(o.rank == 9 && o.stream == 1 && o.n == 2 && !memcmp(o.p, "hi", 2));
     assert_int_equal(errand_output_read(output, 7, &o, NULL), -EPROTO);

@@ -93,7 +93,7 @@ UNIT_TEST(a_run_message_survives_the_wire)
     for (size_t n = 0; n < b.n; n++) /* cut anywhere */
         assert_int_equal(
             shell_run_read((const uint8_t *)strbuf_str(&b), n, &back, &err), -71);
-    b.p[3] = 2;
+    b.p[0] = 2;
     assert_int_equal(shell_run_read((const uint8_t *)strbuf_str(&b), b.n, &back, &err),
                      -71);
     assert_string_equal(err.text, "the remote shell's protocol is 2 there and 1 here");
@@ -101,7 +101,7 @@ UNIT_TEST(a_run_message_survives_the_wire)
 
 UNIT_TEST(a_number_is_four_bytes)
 {
-    static const uint8_t p[5] = {0, 0, 1, 2, 3};
+    static const uint8_t p[5] = {2, 1, 0, 0, 3};
     struct err err = ERR_INIT;
     uint32_t n = 0;
     assert_int_equal(shell_number_read(p, 4, &n, &err), 0);

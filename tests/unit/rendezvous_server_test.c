@@ -11,7 +11,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
-#include "runtime/rendezvous/auth_wire.h"
+#include "runtime/wire/auth_wire.h"
 #include "runtime/rendezvous/rdv_wire.h"
 
 #define MAX_MEMBERS 16

@@ -9,7 +9,8 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
-#include "runtime/rendezvous/auth_wire.h"
+#include "runtime/wire/auth_wire.h"
+#include "runtime/wire/bytes.h"
 #include "runtime/rendezvous/rdv_wire.h"
 #include "runtime/rendezvous/world.h"
 
@@ -294,7 +295,7 @@ UNIT_TEST(a_rendered_round_is_parsed_back)
     assert_int_equal(rdv_all_parse(m->data, m->n, 0, 2, blobs, sizes, NULL), -EPROTO);
     for (uint32_t n = 0; n < m->n; n++)
         assert_int_equal(rdv_all_parse(m->data, n, 0, 3, blobs, sizes, NULL), -EPROTO);
-    rdv_put_u32(m->data + 8, UINT32_MAX); /* a length that would wrap */
+    bytes_store_u32(m->data + 8, UINT32_MAX); /* a length that would wrap */
     assert_int_equal(rdv_all_parse(m->data, m->n, 0, 3, blobs, sizes, NULL), -EPROTO);
     rdv_msg_unref(m);
 }
@@ -324,12 +325,12 @@ UNIT_TEST(many_missing_are_counted_not_listed)
 
 UNIT_TEST(a_refusal_has_no_control_characters)
 {
-    uint8_t p[] = "\0\0\0\2rank\n1\x1b[0m";
+    uint8_t p[] = "\2\0\0\0rank\n1\x1b[0m";
     struct err e = ERR_INIT;
 
     assert_int_equal(rdv_refused_parse(p, sizeof(p) - 1, &e), -ECANCELED);
     assert_string_equal(e.text, "rank 1 [0m");
-    p[3] = 99;
+    p[0] = 99;
     assert_int_equal(rdv_refused_parse(p, sizeof(p) - 1, &e), -EPROTO);
     assert_int_equal(rdv_refused_parse(p, 3, &e), -EPROTO);
 }
@@ -379,7 +380,7 @@ static int raw_recv(struct raw *r)
     if (rc == -EPIPE)
         return 0;
     assert_int_equal(rc, 0);
-    uint32_t n = rdv_get_u32(h + 4) + RDV_MAC_BYTES;
+    uint32_t n = bytes_load_u32(h + 4) + RDV_MAC_BYTES;
     assert_true(n <= sizeof(rest));
     assert_int_equal(fd_read_full(r->fd, rest, n, in_ms(10000)), 0);
     return h[0];
@@ -387,9 +388,9 @@ static int raw_recv(struct raw *r)
 
 UNIT_TEST(a_member_that_breaks_the_protocol_is_dropped)
 {
-    static const uint8_t join0[8] = {0, 0, 0, 0, 0, 0, 0, 2};
+    static const uint8_t join0[8] = {0, 0, 0, 0, 2, 0, 0, 0};
     static const uint8_t put0[9] = {0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 'x'};
-    static const uint8_t put9[9] = {0, 0, 0, 9, 0xff, 0xff, 0xff, 0xff, 'x'};
+    static const uint8_t put9[9] = {9, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 'x'};
     struct rdv_server *s = NULL;
     const struct auth_id id = {&token_a, "j", 0};
     struct rdv_client *c = NULL;

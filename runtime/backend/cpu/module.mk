@@ -3,4 +3,4 @@ $(eval $(call archive,cpu,$(wildcard runtime/backend/cpu/*.c),-O3 -ffp-contract=
 ifneq ($(findstring x86_64,$(shell uname -m)),)
 $(O)/runtime/backend/cpu/kernels_avx2.o: XFLAGS := -O3 -ffp-contract=off -mavx2 -mf16c
 endif
-$(eval $(call unit,cpu,cpu core rendezvous contract base,-lm))
+$(eval $(call unit,cpu,cpu core rendezvous wire contract base,-lm))

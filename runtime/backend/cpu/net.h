@@ -10,7 +10,7 @@
 #include "runtime/backend/cpu/shm.h"
 #include "runtime/backend/cpu/vec.h"
 #include "runtime/backend/cpu/wait.h"
-#include "runtime/rendezvous/auth.h"
+#include "runtime/wire/auth.h"
 
 #define NET_SMALL_BYTES   32768 /* up to here: fewest messages; above: fewest bytes */
 #define NET_PAIR_BYTES    (128u << 10) /* the same, where there are only two */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "runtime/backend/cpu/wait.h"
-#include "runtime/rendezvous/auth.h"
+#include "runtime/wire/auth.h"
 
 /* A mapped segment and the descriptor that carries our liveness lock. */
 struct shm_map {

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "runtime/base/mem.h"
+#include "runtime/wire/bytes.h"
 
 /* --- wire form --- */
 
@@ -29,8 +30,8 @@ struct card_cursor { /* over GPU_CARD_BYTES, which holds all fields */
 
 static void cursor_put(struct card_cursor *c, uint64_t v, size_t n_bytes)
 {
-    for (size_t i = 0; i < n_bytes; i++)
-        *c->p++ = (uint8_t)(v >> 8 * i);
+    bytes_store(c->p, v, n_bytes);
+    c->p += n_bytes;
 }
 
 static void cursor_put_bytes(struct card_cursor *c, const void *p, size_t n)
@@ -80,10 +81,9 @@ struct card_reader {
 
 static uint64_t reader_get(struct card_reader *r, size_t n_bytes)
 {
-    uint64_t v = 0;
+    uint64_t v = bytes_load(r->p, n_bytes);
 
-    for (size_t i = 0; i < n_bytes; i++)
-        v |= (uint64_t)*r->p++ << 8 * i;
+    r->p += n_bytes;
     return v;
 }
 

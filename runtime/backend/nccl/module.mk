@@ -6,9 +6,9 @@ $(eval $(call archive,kernels_cpu,tests/fakes/cuda/kernels_cpu.c,-ffp-contract=o
 # The tests find the fakes first, whatever is installed. RPATH, because RUNPATH applies to the caller of dlopen,
 # which is the sanitizer.
 $(eval $(call archive,ncclrow,runtime/backend/nccl/nccl.c))
-$(eval $(call unit,gpu,ncclrow nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
+$(eval $(call unit,gpu,ncclrow nccl kernels_cpu cpu core rendezvous wire contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
 # Worlds of processes on the fakes, through hvd.h.
-$(eval $(call unit,hvdgpu,hvdrt ncclrow nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
+$(eval $(call unit,hvdgpu,hvdrt ncclrow nccl kernels_cpu cpu core rendezvous wire contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
 
 # The kernels' image, one for all variants. KERNELS=none builds one without kernels. If KERNELS is unset, an
 # existing image stays, so that `KERNELS=none make && make install` needs no compiler.
@@ -27,9 +27,9 @@ $(BUILD)/kernels/how: kernels-how
 .PHONY: kernels-how
 endif
 # libhvd.so opens it if there is a driver. It is never unloaded, because its threads may be left behind.
-$(eval $(call shared,libhvd_cuda.so,runtime/backend/nccl/nccl.c runtime/backend/nccl/image.c,nccl core base,-lm -ldl -Wl$(comma)-z$(comma)nodelete,runtime/backend/nccl/libhvd_cuda.map))
+$(eval $(call shared,libhvd_cuda.so,runtime/backend/nccl/nccl.c runtime/backend/nccl/image.c,nccl core wire contract base,-lm -ldl -Wl$(comma)-z$(comma)nodelete,runtime/backend/nccl/libhvd_cuda.map))
 # Reports the GPUs of this machine to the agent and horovodrun, which are static.
-$(eval $(call program,hvd-gpu,runtime/backend/nccl/hvd_gpu.c,nccl core base,-lm -ldl))
+$(eval $(call program,hvd-gpu,runtime/backend/nccl/hvd_gpu.c,nccl core wire contract base,-lm -ldl))
 ALL_BINS += $(O)/lib/libhvd_cuda.so $(O)/bin/hvd-gpu
 # It needs only the image's table, not megabytes of kernels.
 $(BUILD)/kernels/head.bin: $(KERNEL_BIN)

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "runtime/base/mem.h"
-#include "runtime/launch/core/bytes.h"
+#include "runtime/wire/bytes.h"
 
 void words_release(struct errand_words *w)
 {
@@ -88,7 +88,7 @@ static void errand_get_hosts(struct bytes_reader *r, struct hostlist *ret)
         r->is_bad = true;
     for (uint32_t i = 0; i < n && !r->is_bad; i++) {
         char name[HOST_NAME_MAX_BYTES];
-        bytes_name(r, name, sizeof(name));
+        bytes_host(r, name, sizeof(name));
         uint32_t slots = bytes_u32(r);
         if (!r->is_bad && hostlist_append(ret, name, slots, NULL) < 0)
             r->is_bad = true;
@@ -229,8 +229,8 @@ int errand_start_read(const uint8_t *p,
     struct errand_start s = {0};
     s.rdv_port = errand_get_port(&r);
     s.master_port = errand_get_port(&r);
-    bytes_name(&r, s.rdv_host, sizeof(s.rdv_host));
-    bytes_name(&r, s.master_addr, sizeof(s.master_addr));
+    bytes_host(&r, s.rdv_host, sizeof(s.rdv_host));
+    bytes_host(&r, s.master_addr, sizeof(s.master_addr));
     int rc = bytes_end(&r, "start", err);
     if (rc == 0)
         *ret = s;

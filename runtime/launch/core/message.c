@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/launch/core/bytes.h"
+#include "runtime/wire/bytes.h"
 
 void hello_write(const struct hello *h, struct strbuf *out)
 {
@@ -28,7 +28,7 @@ int hello_read(const uint8_t *p, size_t n, struct hello *ret, struct err *err)
     h.slots = bytes_u32(&r);
     h.np = bytes_u32(&r);
     h.generation = bytes_u32(&r);
-    bytes_name(&r, h.host, sizeof(h.host));
+    bytes_host(&r, h.host, sizeof(h.host));
     int rc = bytes_end(&r, "hello", err);
     if (rc == 0)
         *ret = h;
@@ -54,13 +54,13 @@ int table_read(const uint8_t *p, size_t n, struct table *ret, struct err *err)
     int rc = 0;
     hostlist_init(&t.hosts);
     uint32_t rdv_port = bytes_u32(&r), master_port = bytes_u32(&r);
-    bytes_name(&r, t.address, sizeof(t.address));
+    bytes_host(&r, t.address, sizeof(t.address));
     uint32_t hosts = bytes_u32(&r);
     if (rdv_port > UINT16_MAX || master_port > UINT16_MAX || hosts > HOSTLIST_MAX_HOSTS)
         r.is_bad = true;
     for (uint32_t i = 0; i < hosts && !r.is_bad && rc == 0; i++) {
         char name[HOST_NAME_MAX_BYTES];
-        bytes_name(&r, name, sizeof(name));
+        bytes_host(&r, name, sizeof(name));
         uint32_t slots = bytes_u32(&r);
         if (!r.is_bad)
             rc = hostlist_append(&t.hosts, name, slots, err);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "runtime/base/mem.h"
-#include "runtime/launch/core/bytes.h"
+#include "runtime/wire/bytes.h"
 
 /* options of ssh with and without a value */
 static const char valued[] = "BbcEeFIilmoPpS", bare[] = "46AaCgKkMnqTtvXxYy";

@@ -10,12 +10,13 @@
  * A refusal (status other than OK) carries no MAC, because the refused peer may have
  * another key. A forged refusal can only close a connection, which anyone on the path
  * can do anyway. */
-#include "runtime/rendezvous/auth_wire.h"
+#include "runtime/wire/auth_wire.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "runtime/base/sha256.h"
+#include "runtime/wire/bytes.h"
 
 enum { AT_VERSION = 4, AT_ROLE = 5 };
 enum { HELLO_JOB = 8, HELLO_GENERATION = 40, HELLO_NONCE = 44 };
@@ -29,17 +30,6 @@ enum reply_status {
 };
 
 static const uint8_t magic[4] = {'H', 'V', 'D', '1'};
-
-static void put_u32(uint8_t *p, uint32_t v)
-{
-    for (unsigned i = 0; i < 4; i++)
-        p[i] = (uint8_t)(v >> (24 - 8 * i));
-}
-
-static uint32_t get_u32(const uint8_t *p)
-{
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
 
 static void transcript_mac(const struct auth_id *id,
                            const char *label,
@@ -66,7 +56,7 @@ void auth_wire_hello(const struct auth_id *id,
     ret[AT_VERSION] = AUTH_VERSION;
     ret[AT_ROLE] = (uint8_t)mine;
     sha256_digest(id->job_id, strlen(id->job_id), ret + HELLO_JOB);
-    put_u32(ret + HELLO_GENERATION, id->generation);
+    bytes_store_u32(ret + HELLO_GENERATION, id->generation);
     memcpy(ret + HELLO_NONCE, nonce, AUTH_NONCE_BYTES);
 }
 
@@ -84,7 +74,7 @@ static int check_hello(const struct auth_id *id,
                        struct err *err)
 {
     uint8_t job[SHA256_BYTES];
-    uint32_t generation = get_u32(hello + HELLO_GENERATION);
+    uint32_t generation = bytes_load_u32(hello + HELLO_GENERATION);
 
     *ret_status = REPLY_BAD_VERSION;
     if (memcmp(hello, magic, sizeof(magic)) != 0)
@@ -128,7 +118,7 @@ int auth_wire_reply(const struct auth_id *id,
     ret[AT_VERSION] = AUTH_VERSION;
     ret[AT_ROLE] = (uint8_t)mine;
     ret[REPLY_STATUS] = (uint8_t)status;
-    put_u32(ret + REPLY_GENERATION, id->generation);
+    bytes_store_u32(ret + REPLY_GENERATION, id->generation);
     memcpy(ret + REPLY_NONCE, nonce, AUTH_NONCE_BYTES);
     if (rc == 0)
         transcript_mac(id, "S", hello, ret, ret + REPLY_MAC);
@@ -158,7 +148,7 @@ static int check_reply(const struct auth_id *id,
     if (reply[REPLY_STATUS] == REPLY_BAD_GENERATION)
         return err_set(err, -ESTALE,
                        "peer is of generation %u, this end of generation %u",
-                       get_u32(reply + REPLY_GENERATION), id->generation);
+                       bytes_load_u32(reply + REPLY_GENERATION), id->generation);
     if (reply[REPLY_STATUS] != REPLY_OK)
         return err_set(err, -EPROTO, "peer refused with unknown status %u",
                        reply[REPLY_STATUS]);

@@ -14,8 +14,8 @@
  * names which of the four differs. The session keys of frames are HMAC(token, "KC" |
  * hello | reply up to mac_s) and the same with "KS", one for each direction.
  * auth_wire.h has the byte layout. */
-#ifndef RUNTIME_RENDEZVOUS_AUTH_H
-#define RUNTIME_RENDEZVOUS_AUTH_H
+#ifndef RUNTIME_WIRE_AUTH_H
+#define RUNTIME_WIRE_AUTH_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@
 #include "runtime/base/err.h"
 #include "runtime/contract/token.h"
 
-#define AUTH_VERSION 1
+#define AUTH_VERSION 2
 
 /* Covered by the MAC: a connection for one purpose is invalid for another. */
 enum auth_role {

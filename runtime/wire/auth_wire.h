@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bytes of the handshake of auth.h as values: no socket, no clock, no randomness.
  * auth.c sends them over a blocking descriptor, conn.c over non-blocking ones, and the
- * fuzzer calls the functions directly. All integers are big-endian.
+ * fuzzer calls the functions directly. Integers are little-endian.
  *
  *   hello  76  "HVD1" version:1 role:1 zero:2 job_hash:32 generation:4 nonce_c:32
  *   reply  76  "HVD1" version:1 role:1 status:1 zero:1 generation:4 nonce_s:32 mac_s:32
  *   proof  32  mac_c, or 32 zero bytes: the server's token is wrong */
-#ifndef RUNTIME_RENDEZVOUS_AUTH_WIRE_H
-#define RUNTIME_RENDEZVOUS_AUTH_WIRE_H
+#ifndef RUNTIME_WIRE_AUTH_WIRE_H
+#define RUNTIME_WIRE_AUTH_WIRE_H
 
-#include "runtime/rendezvous/auth.h"
+#include "runtime/wire/auth.h"
 
 #define AUTH_NONCE_BYTES 32
 #define AUTH_HELLO_BYTES 76

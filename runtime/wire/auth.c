@@ -6,7 +6,7 @@
 
 #include "runtime/base/fd.h"
 #include "runtime/base/sha256.h"
-#include "runtime/rendezvous/auth_wire.h"
+#include "runtime/wire/auth_wire.h"
 
 static int auth_transport_error(int rc, const char *what, struct err *err)
 {
