@@ -16,6 +16,7 @@
 #include "runtime/base/mem.h"
 
 #define LEASE_DURATIONS 3u
+#define REQUEST_MS      10000
 #define LEASE_STEP_NS   (NS_PER_S / 2)
 #define LEASE_ARENA     (16u << 20)
 
@@ -104,9 +105,12 @@ static int check_list(struct check *c, struct kube_request *rq, struct err *err)
     int rc;
 
     rq->query = "?limit=1";
+    rq->timeout_ms = REQUEST_MS;
     rc = check_send(c, rq, err);
     if (rc < 0)
         return rc;
+    if (c->answer.http == 0) /* the other requests would wait as long */
+        return err_set(err, -ECONNREFUSED, "%s: %s", name, c->answer.message);
     if (c->answer.cls == ANSWER_OK) {
         check_print("ok", "%s: this account may list it", name);
     } else if (c->answer.cls == ANSWER_NOT_FOUND && rq->kind == KUBE_MPIJOB) {
@@ -154,8 +158,10 @@ static void lease_report(struct check *c, const char *ns)
 
 static int check_lease(struct check *c, const char *ns, struct err *err)
 {
-    const struct kube_request rq = {
-        .kind = KUBE_LEASE, .ns = ns, .name = c->o->lease_name};
+    const struct kube_request rq = {.kind = KUBE_LEASE,
+                                    .ns = ns,
+                                    .name = c->o->lease_name,
+                                    .timeout_ms = REQUEST_MS};
     uint64_t end_ns =
         clock_now_ns() + LEASE_DURATIONS * c->o->lease_duration_ms * NS_PER_MS;
     char version[sizeof(c->lease.version)] = "";
@@ -188,6 +194,7 @@ int check_run(const struct kube_config *config,
     const char *ns = options_lock_namespace(o, config->ns);
     int rc = kube_new(config, &k, &c.kube, err);
 
+    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* a pod may be killed before the end */
     if (rc == 0)
         rc = check_lists(&c, err);
     if (rc == 0 && o->is_leader_elect_set && !o->leader_elect)

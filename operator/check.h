@@ -12,8 +12,9 @@
 #include "operator/kube/config.h"
 #include "operator/options.h"
 
-/* The number of checks that failed; negative, with err: they cannot run. Takes at most
- * half a minute per kind and, for the Lease, three times its duration. */
+/* The number of checks that failed; negative, with err: they cannot run, or the API
+ * server does not answer. Takes at most 10 s per kind and, for the Lease, three times its
+ * duration. */
 int check_run(const struct kube_config *config,
               const struct operator_options *o,
               struct err *err);

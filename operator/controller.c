@@ -40,7 +40,9 @@ typedef int (*queue_fn)(struct work_queue *q, const char *key, uint64_t due_ns);
 
 static void controller_queue(struct controller *op, const char *key, queue_fn add)
 {
-    if (!*key || !controller_leads(op)) /* a new leader lists and queues every job */
+    /* A new leader lists and queues every job. A lapse that nothing has reported yet may
+     * end without one. */
+    if (!*key || (op->elect && !elect_was_leading(op->elect)))
         return;
     op->metrics.queue_adds++;
     if (add(op->queue, key, clock_now_ns()) < 0)

@@ -92,6 +92,11 @@ bool elect_leads(const struct elect *e)
     return lease_leads(&e->lease, clock_now_ns());
 }
 
+bool elect_was_leading(const struct elect *e)
+{
+    return e->is_leading;
+}
+
 const char *elect_identity(const struct elect *e)
 {
     return e->identity;

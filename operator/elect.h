@@ -24,7 +24,8 @@ int elect_new(struct kube *kube,
 void elect_free(struct elect *e); /* after kube_free; accepts NULL */
 void elect_tick(struct elect *e, uint64_t now_ns);
 uint64_t elect_next_ns(const struct elect *e);
-bool elect_leads(const struct elect *e); /* reads the clock */
+bool elect_leads(const struct elect *e);       /* reads the clock */
+bool elect_was_leading(const struct elect *e); /* as `changed` last reported it */
 const char *elect_identity(const struct elect *e);
 /* Why the Lease could not be read so far; "" after the first success. */
 const char *elect_trouble(const struct elect *e);

@@ -65,7 +65,6 @@ static int open_signals(struct err *err)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
-    (void)signal(SIGPIPE, SIG_IGN);
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
         return err_errno(err, errno, "sigprocmask");
     fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -134,6 +133,7 @@ int main(int argc, char **argv)
     log_set_level(o.log_level);
     log_set_json(o.log_json);
     log_set_lossy(true); /* the only thread must not wait for the log's reader */
+    (void)signal(SIGPIPE, SIG_IGN);
     switch (o.what) {
     case OPTIONS_CHECK:
         return operator_check(&o);

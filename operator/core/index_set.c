@@ -34,10 +34,12 @@ static bool index_read(const char **p, uint32_t *ret)
 
 void index_set_read(const char *text, struct index_set *ret)
 {
-    uint32_t first, last;
+    uint32_t first, last = 0;
 
     *ret = (struct index_set){0};
     for (const char *p = text; p && index_read(&p, &first); p++) {
+        if (p != text && first <= last && index_set_has(ret, last))
+            return;
         last = first;
         if (*p == '-' && (p++, !index_read(&p, &last)))
             return;

@@ -18,8 +18,8 @@ struct index_set { /* zeroed: empty */
 /* index < INDEX_SET_MAX. */
 void index_set_add(struct index_set *s, uint32_t index);
 bool index_set_has(const struct index_set *s, uint32_t index);
-/* NULL reads as the empty set. What is not an index or a range of them ends the reading:
- * the indices before it count. */
+/* NULL reads as the empty set. Indices ascend; what does not, or is not an index or a
+ * range of them, ends the reading: the indices before it count. */
 void index_set_read(const char *text, struct index_set *ret);
 /* Appends the text; nothing for the empty set. */
 void index_set_write(const struct index_set *s, struct strbuf *out);

@@ -101,7 +101,7 @@ class Kind:
             return False
         meta, has_ended = pod["metadata"], pod["status"].get("phase") in ("Succeeded", "Failed")
         why = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
-        try:
+        try:  # 409: it changed meanwhile, or the answer to the first try was lost
             if not has_ended:
                 status = {"phase": "Failed", "conditions": [why]}
                 self.api.patch_pod(ns, name, status, meta["resourceVersion"])

@@ -220,7 +220,8 @@ static void check_status(struct sim *s, const struct node *status)
     s->generation = generation;
 }
 
-static void write_status(struct sim *s, struct turn *t)
+/* False: it was not stored, and the sync is repeated. */
+static bool write_status(struct sim *s, struct turn *t)
 {
     struct strbuf text;
     struct arena a;
@@ -232,9 +233,9 @@ static void write_status(struct sim *s, struct turn *t)
     uint32_t generation = s->generation;
 
     if (node_equal(t->d.status, t->meta.status))
-        return;
+        return true;
     if (strtoul(t->meta.resource_version, NULL, 10) != s->version || is_bad_luck(s, 20))
-        return; /* 409, or it never came */
+        return false; /* 409, or it never came */
     arena_init(&a, 4u << 20);
     if (s->status)
         assert_int_equal(json_read(&a, s->status, strlen(s->status), &old, NULL), 0);
@@ -258,10 +259,12 @@ static void write_status(struct sim *s, struct turn *t)
     if (!is_bad_luck(s, 10)) { /* the answer comes before the watch */
         all = job_text(s);
         assert_int_equal(json_read(&a, all, strlen(all), &o, NULL), 0);
-        (void)store_take_answer(s->store, KUBE_JOB, o, key, NULL);
+        if (store_take_answer(s->store, KUBE_JOB, o, key, NULL) > 0)
+            sim_wake(s, s->now_us);
         mem_free(all);
     }
     arena_release(&a);
+    return true;
 }
 
 static void sync_job(struct sim *s)
@@ -274,8 +277,9 @@ static void sync_job(struct sim *s)
     struct strbuf problems;
     struct job_text text;
     struct node *o;
-    bool is_alive = true;
+    bool is_alive = true, is_written = false;
 
+    s->due_us = 0;
     if (store_job_text(s->store, KEY, &text) < 0)
         return;
     arena_init(&t.arena, 16u << 20);
@@ -292,7 +296,11 @@ static void sync_job(struct sim *s)
     if (problems.n > 0)
         t.outcome = refused;
     if (is_alive && sim_decide(s, &t) && !is_bad_luck(s, 40))
-        write_status(s, &t);
+        is_written = write_status(s, &t);
+    if (!is_written || t.outcome.trouble == TROUBLE_RETRY)
+        sim_wake(s, s->now_us + 1000000u);
+    else if (t.d.requeue_ms)
+        sim_wake(s, s->now_us + t.d.requeue_ms * 1000u);
     strbuf_release(&problems);
     arena_release(&t.arena);
     if (!is_alive || is_bad_luck(s, 40))
@@ -310,8 +318,8 @@ static void sim_step(struct sim *s)
         play_pod(s, sim_below(s, PODS));
     else if (dice < 60 && s->next_news < s->n_news)
         sim_receive_news(s);
-    else if (dice < 92)
-        sync_job(s);
+    else if (dice < 92 && (!s->is_calm || (s->due_us && s->now_us >= s->due_us)))
+        sync_job(s); /* of calm times only what is due: no wake may be missing */
     else if (dice < 94 && is_bad_luck(s, s->edit_in))
         play_user(s);
     else if (dice < 95 && is_bad_luck(s, 8))

@@ -53,6 +53,7 @@ struct sim {
     struct store *store;
     struct news news[NEWS];
     size_t n_news, next_news;
+    uint64_t due_us; /* of the next sync; 0: the job is not queued */
     /* what is checked */
     uint32_t last_break, n_breaks, generation, restarts, replacements, n_failures;
     char final[16];
@@ -192,16 +193,26 @@ static void put_pod(struct store *store, uint32_t i, const struct sim_pod *p)
     assert_int_equal(store_put_pod(store, &pod, key), 0);
 }
 
-static void put_job(struct store *store, const char *text)
+/* True: it is to be synced. */
+static bool put_job(struct store *store, const char *text)
 {
     char key[STORE_KEY_SIZE];
     struct arena a;
     struct node *o;
+    int rc;
 
     arena_init(&a, 4u << 20);
     assert_int_equal(json_read(&a, text, strlen(text), &o, NULL), 0);
-    assert_true(store_put_job(store, KUBE_JOB, o, key, NULL) >= 0);
+    rc = store_put_job(store, KUBE_JOB, o, key, NULL);
+    assert_in_range(rc, 0, 1);
     arena_release(&a);
+    return rc > 0;
+}
+
+static void sim_wake(struct sim *s, uint64_t at_us)
+{
+    if (!s->due_us || at_us < s->due_us)
+        s->due_us = at_us;
 }
 
 static void sim_receive_news(struct sim *s)
@@ -210,13 +221,13 @@ static void sim_receive_news(struct sim *s)
     char name[32], key[STORE_KEY_SIZE];
 
     (void)snprintf(name, sizeof(name), "demo-worker-%u", n->index);
+    if (!n->is_job || n->is_gone || put_job(s->store, n->text))
+        sim_wake(s, s->now_us);
     if (n->is_job && n->is_gone)
         store_drop_job(s->store, KEY);
-    else if (n->is_job)
-        put_job(s->store, n->text);
-    else if (n->is_gone)
+    else if (!n->is_job && n->is_gone)
         must(s, store_drop_pod(s->store, "ns", name, key) == 0);
-    else
+    else if (!n->is_job)
         put_pod(s->store, n->index, &n->pod);
     mem_free(n->text);
     n->text = NULL;
@@ -237,9 +248,10 @@ static void start_operator(struct sim *s)
     if (!s->is_job_gone) {
         char *text = job_text(s);
 
-        put_job(s->store, text);
+        (void)put_job(s->store, text);
         mem_free(text);
     }
+    sim_wake(s, s->now_us);
     for (uint32_t i = 0; i < PODS; i++) {
         if (s->pod[i].is_there)
             put_pod(s->store, i, &s->pod[i]);

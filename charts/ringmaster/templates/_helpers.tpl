@@ -21,7 +21,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if not .Values.leaderElection }}{{ $options = append $options "--leader-elect=false" }}{{ end -}}
 {{- with .Values.logLevel }}{{ $options = append $options (print "--log-level=" .) }}{{ end -}}
 {{- if .Values.logJson }}{{ $options = append $options "--log-json" }}{{ end -}}
-{{- with concat $options .Values.extraArgs }}{{ toYaml . }}{{ end -}}
+{{- with concat $options (.Values.extraArgs | default list) }}{{ toYaml . }}{{ end -}}
 {{- end -}}
 
 {{- /* A role of files/ with rules as they are there. (list $ FILE NAME KIND NAMESPACE) */ -}}

@@ -63,7 +63,7 @@ void hvd_stored_apply(struct hvd_job *job, bool is_refused)
     job->world_generation = s.is_new ? 1 : s.generation;
     if (s.state != STATE_RESTARTING && s.state != STATE_SUSPENDED && s.workers > 0)
         job->role[ROLE_WORKER].n = s.workers;
-    for (int r = 0; r < ROLE_COUNT; r++)
+    for (int r = 0; r < ROLE_COUNT && job->framework == FRAMEWORK_TENSORFLOW; r++)
         index_set_read(
             node_str(node_get(roles, role_title((enum role)r)), "completedIndexes"),
             &job->role[r].completed);

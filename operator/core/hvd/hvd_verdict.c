@@ -23,8 +23,6 @@
 #include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
 
-#define CLOCKS_APART_S 60
-
 struct verdict_work {
     const struct verdict_query *q;
     const struct hvd_job *job;
