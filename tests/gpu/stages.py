@@ -50,7 +50,7 @@ def kernels(bench):
         for program in programs:
             # all of it copies gigabytes, at which the fake is slow
             some = "long_indexes" if bench.is_fake and "topk" in program.name else ""
-            ended = bench.command([program], HVD_GPU_PTX=ptx, RM_EXACT=50, RM_TESTS=some)
+            ended = bench.command([program], HVD_GPU_PTX=ptx, RM_EXACT=50, UNIT_FILTER=f"*{some}*")
             kind = "ptx" if ptx == "1" else "sm"
             bench.taps(f"{program.name}, {kind}", ended)
             if f"# kernels of {kind}_" not in ended.out:
@@ -190,7 +190,7 @@ def sanitizer(bench):
         for program in programs:
             for test in some.get(program.name, ("",)):
                 argv = [where, "--tool", tool, "--error-exitcode", "9", program]
-                ended = bench.command(argv, 60, RM_EXACT=1, RM_TESTS=test)
+                ended = bench.command(argv, 60, RM_EXACT=1, UNIT_FILTER=f"*{test}*")
                 error = ended.error()
                 if not error and "ERROR SUMMARY: 0 errors" not in ended.out and tool != "racecheck":
                     error = ended.out[-1500:]

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The part of cmocka's interface that the tests of the kernels use, for machines
- * without cmocka: one program, TAP on stdout, nothing linked. RM_TESTS=text: only
- * tests whose names contain it. */
+ * without cmocka: one program, TAP on stdout, nothing linked. */
 #ifndef TESTS_GPU_TAP_CMOCKA_H
 #define TESTS_GPU_TAP_CMOCKA_H
 
+#include <fnmatch.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -23,6 +23,7 @@ struct CMUnitTest {
 };
 
 static jmp_buf tap_out;
+static const char *tap_filter; /* NULL: all tests */
 
 __attribute__((format(printf, 3, 4))) _Noreturn static inline void
 tap_fail(const char *file, int line, const char *fmt, ...)
@@ -77,13 +78,17 @@ static inline void tap_memory(const void *a,
                      q[i]);
 }
 
+static inline void cmocka_set_test_filter(const char *pattern)
+{
+    tap_filter = pattern;
+}
+
 static inline int _cmocka_run_group_tests(const char *group,
                                           const struct CMUnitTest *tests,
                                           size_t n,
                                           CMFixtureFunction set_up,
                                           CMFixtureFunction tear_down)
 {
-    const char *only = getenv("RM_TESTS");
     void *state = NULL;
     (void)group, (void)set_up, (void)tear_down;
     volatile int n_failed = 0;
@@ -91,7 +96,7 @@ static inline int _cmocka_run_group_tests(const char *group,
 
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     for (volatile size_t i = 0; i < n; i++) {
-        if (only && !strstr(tests[i].name, only))
+        if (tap_filter && fnmatch(tap_filter, tests[i].name, 0) != 0)
             continue;
         done++;
         if (setjmp(tap_out) == 0) {
