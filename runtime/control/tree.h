@@ -82,6 +82,10 @@ int tree_flush_up(struct control *c);
 /* --- tree_cause.c --- */
 
 void tree_settle(struct control *c, const char *text);
+/* Sets err to "rank 1 (host b, pid 123) was lost: HOW", which launchers read, and returns
+ * code. */
+int tree_set_lost(
+    const struct control *c, uint32_t rank, int code, const char *how, struct err *err);
 void tree_end(struct control *c, const char *text);
 /* The connection failed with r. */
 void tree_lost(struct control *c, uint32_t index, int r);

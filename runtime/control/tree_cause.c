@@ -108,6 +108,15 @@ void tree_send_ended_early(struct control *c)
 
 /* --- losses --- */
 
+int tree_set_lost(
+    const struct control *c, uint32_t rank, int code, const char *how, struct err *err)
+{
+    char text[CAUSE_BYTES];
+
+    cause_text(c, rank, " was lost: ", how, text);
+    return err_set(err, code, "%s", text);
+}
+
 /* On rank 0 about any rank, on others about their parent. */
 static void cause_settle_loss(struct control *c, uint32_t rank, const char *how)
 {

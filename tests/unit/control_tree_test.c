@@ -342,6 +342,57 @@ UNIT_TEST(a_rank_that_never_joins_is_named)
     world_close();
 }
 
+/* Accepts one connection, proves who it is, and ends. */
+static _Noreturn void parent_main(int listener, const struct auth_id *id)
+{
+    struct pollfd p = {.fd = listener, .events = POLLIN};
+    struct auth_session session;
+    int fd = -1;
+
+    (void)poll(&p, 1, 10000);
+    if (tcp_accept(listener, &fd) == 0)
+        (void)auth_server(fd, id, ROLE_COORDINATOR, ROLE_CONTROL,
+                          clock_now_ns() + SURELY_NS, &session, NULL);
+    _exit(0);
+}
+
+/* The launcher reads this sentence: rank 0 is the cause, whoever is reaped first. */
+UNIT_TEST(a_parent_that_ends_while_a_rank_joins_is_named)
+{
+    CLEANUP(strbuf_release) struct strbuf hello = {0};
+    struct control_config cfg = {.rank = 1,
+                                 .size = 2,
+                                 .fanout = 2,
+                                 .peer_timeout_ns = SURELY_NS,
+                                 .members = world.members};
+    struct err err = ERR_INIT;
+    struct control *c;
+    uint16_t port = 0;
+    int fd = -1, rc;
+    pid_t parent;
+
+    world_open(one_host);
+    cfg.id = (struct auth_id){&world.token, "unit/control", 0};
+    assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &port, NULL), 0);
+    parent = fork();
+    assert_true(parent >= 0);
+    if (parent == 0)
+        parent_main(fd, &cfg.id);
+    fd_close(&fd);
+    strbuf_init(&hello, HELLO_MAX);
+    bytes_put_name(&hello, "127.0.0.1", 64);
+    bytes_put(&hello, port, 2);
+    bytes_put_name(&hello, "", 2); /* no Unix socket */
+    assert_int_equal(control_open(&cfg, "127.0.0.1", &c, NULL), 0);
+    rc = control_join(c, (const uint8_t *)strbuf_str(&hello), hello.n,
+                      clock_now_ns() + SURELY_NS, &err);
+    assert_true(rc == -EPIPE || rc == -ECONNRESET);
+    assert_string_equal(err.text, "rank 0 (host a, pid 1000) was lost: it closed the "
+                                  "connection while this rank joined");
+    control_close(c);
+    assert_int_equal(waitpid(parent, NULL, 0), parent);
+}
+
 /* --- memory --- */
 
 static int open_and_close(void *arg)
