@@ -10,7 +10,6 @@
 
 #include "operator/controller.h"
 #include "operator/core/lease.h"
-#include "operator/doc/json.h"
 #include "operator/sinks.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
@@ -18,7 +17,6 @@
 #define LEASE_DURATIONS 3u
 #define REQUEST_MS      10000
 #define LEASE_STEP_NS   (NS_PER_S / 2)
-#define LEASE_ARENA     (16u << 20)
 
 struct check {
     struct kube *kube;
@@ -48,18 +46,13 @@ static void check_print(const char *word, const char *fmt, ...)
 static void on_check_answer(void *arg, const struct kube_reply *reply)
 {
     struct check *c = arg;
-    struct node *object;
-    struct arena a;
 
     c->is_answered = true;
     c->answer = reply->answer;
     c->lease = (struct lease_record){0};
-    if (reply->answer.cls != ANSWER_OK)
-        return;
-    arena_init(&a, LEASE_ARENA);
-    if (json_read(&a, reply->body, reply->n, &object, NULL) == 0)
-        lease_read(object, &c->lease);
-    arena_release(&a);
+    if (reply->answer.cls == ANSWER_OK)
+        (void)lease_parse(reply->body, reply->n,
+                          &c->lease); /* else it reads as empty */
 }
 
 /* Waits for the network until then, or until the answer is there. */

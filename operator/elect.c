@@ -24,9 +24,6 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 
-#define MAX_LEASE_BYTES (1u << 20) /* with fields of other clients */
-#define LEASE_ARENA     (16u << 20)
-
 struct elect {
     struct kube *kube;
     struct elect_config config;
@@ -122,19 +119,13 @@ elect_read_lease(struct elect *e, const struct kube_reply *r, struct lease_recor
 {
     char *text = mem_strndup(r->body, r->n);
     enum lease_answer answer = LEASE_FAILED;
-    struct node *object;
-    struct arena a;
 
-    arena_init(&a, LEASE_ARENA);
-    if (text && r->n <= MAX_LEASE_BYTES && json_read(&a, text, r->n, &object, NULL) == 0
-        && object->type == NODE_OBJECT) {
-        lease_read(object, ret);
+    if (text && lease_parse(text, r->n, ret) == 0) {
         mem_free(e->object);
         e->object = TAKE(text);
         e->has_read = true;
         answer = LEASE_OK;
     }
-    arena_release(&a);
     mem_free(text);
     return answer;
 }
@@ -197,7 +188,7 @@ static int elect_make_body(const struct elect *e, struct strbuf *out)
     struct arena a;
     int rc = 0;
 
-    arena_init(&a, LEASE_ARENA);
+    arena_init(&a, LEASE_ARENA_BYTES);
     b.arena = &a;
     if (e->lease.next == LEASE_UPDATE && e->object)
         rc = json_read(&a, e->object, strlen(e->object), &object, NULL);
@@ -231,7 +222,7 @@ static int elect_send_verb(struct elect *e, enum lease_verb verb, struct err *er
     struct strbuf body;
     int rc = 0;
 
-    strbuf_init(&body, MAX_LEASE_BYTES);
+    strbuf_init(&body, LEASE_MAX_BYTES);
     if (verb != LEASE_GET) {
         rq.method = verb == LEASE_CREATE ? "POST" : "PUT";
         if (verb == LEASE_CREATE)

@@ -14,15 +14,12 @@
 #include <string.h>
 
 #include "operator/core/lease.h"
-#include "operator/doc/json.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 
-#define LEASE_NAME      "mpi-operator" /* mpi-operator has no option for another */
-#define LATER_STEPS     6u
-#define MAX_LEASE_BYTES (1u << 20)
-#define LEASE_ARENA     (16u << 20)
+#define LEASE_NAME  "mpi-operator" /* mpi-operator has no option for another */
+#define LATER_STEPS 6u
 
 struct rival {
     struct kube *kube;
@@ -67,26 +64,14 @@ uint64_t rival_next_ns(const struct rival *r)
     return r->is_open ? UINT64_MAX : r->due_ns;
 }
 
-static struct lease_record read_record(const struct kube_reply *reply)
-{
-    struct lease_record record = {0};
-    struct node *object;
-    struct arena a;
-
-    arena_init(&a, LEASE_ARENA);
-    if (reply->answer.cls == ANSWER_OK && reply->n <= MAX_LEASE_BYTES
-        && json_read(&a, reply->body, reply->n, &object, NULL) == 0)
-        lease_read(object, &record);
-    arena_release(&a);
-    return record;
-}
-
 static void on_rival_answer(void *arg, const struct kube_reply *reply)
 {
     struct rival *r = arg;
-    struct lease_record now = read_record(reply);
+    struct lease_record now = {0};
     bool was_alive = r->is_alive, is_first = !*r->version;
 
+    if (reply->answer.cls == ANSWER_OK)
+        (void)lease_parse(reply->body, reply->n, &now); /* else it reads as empty */
     r->is_open = false;
     r->due_ns =
         clock_now_ns() + r->step_ns * (is_first && *now.version ? 1 : LATER_STEPS);

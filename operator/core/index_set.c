@@ -2,8 +2,6 @@
 /* Called by core/hvd: which tasks of a TensorFlow job have succeeded. Pure. */
 #include "operator/core/index_set.h"
 
-#include <stdlib.h>
-
 void index_set_add(struct index_set *s, uint32_t index)
 {
     s->bits[index / 64] |= UINT64_C(1) << (index % 64);
@@ -34,17 +32,19 @@ static bool index_read(const char **p, uint32_t *ret)
 
 void index_set_read(const char *text, struct index_set *ret)
 {
-    uint32_t first, last = 0;
+    uint32_t first, last, next = 0; /* next: the least that may follow */
 
     *ret = (struct index_set){0};
     for (const char *p = text; p && index_read(&p, &first); p++) {
-        if (p != text && first <= last && index_set_has(ret, last))
+        if (first < next)
             return;
         last = first;
         if (*p == '-' && (p++, !index_read(&p, &last)))
             return;
         for (uint32_t i = first; i <= last; i++)
             index_set_add(ret, i);
+        if (last >= next)
+            next = last + 1;
         if (*p != ',')
             return;
     }

@@ -22,13 +22,15 @@
  *     succeeds.
  *  4. A write without an answer does not count as done: the record is read, then
  *     written again.
- * Called by elect.c. */
+ * Called by elect.c; rival.c and check.c read records with it. */
 #include "operator/core/lease.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "operator/core/timestamp.h"
+#include "operator/doc/json.h"
 
 #define NS_PER_S            1000000000ull
 #define MAX_DURATION_S      3600 /* of a record; larger values are ignored */
@@ -221,6 +223,25 @@ void lease_read(const struct node *object, struct lease_record *ret)
     if (n > 0 && n < INT32_MAX)
         r.n_transitions = (uint32_t)n;
     *ret = r;
+}
+
+int lease_parse(const char *text, size_t n, struct lease_record *ret)
+{
+    struct node *object;
+    struct arena a;
+    int rc;
+
+    *ret = (struct lease_record){0};
+    if (n > LEASE_MAX_BYTES)
+        return -E2BIG;
+    arena_init(&a, LEASE_ARENA_BYTES);
+    rc = json_read(&a, text, n, &object, NULL);
+    if (rc == 0 && object->type != NODE_OBJECT)
+        rc = -EINVAL;
+    if (rc == 0)
+        lease_read(object, ret);
+    arena_release(&a);
+    return rc;
 }
 
 void lease_write(const struct lease *l,

@@ -11,6 +11,8 @@
 #include "operator/doc/node.h"
 
 #define LEASE_IDENTITY_SIZE 128
+#define LEASE_MAX_BYTES     (1u << 20) /* with fields of other clients */
+#define LEASE_ARENA_BYTES   (16u << 20)
 
 struct lease_config {
     const char *identity; /* unique for each process; must outlive the struct lease */
@@ -69,6 +71,9 @@ bool lease_leads(const struct lease *l, uint64_t now_ns);
 void lease_give_up(struct lease *l, uint64_t now_ns); /* continue until is_done */
 
 void lease_read(const struct node *object, struct lease_record *ret);
+/* The same from its JSON. -E2BIG above LEASE_MAX_BYTES, or an error of json_read;
+ * -EINVAL: not an object. *ret is then empty. */
+int lease_parse(const char *text, size_t n, struct lease_record *ret);
 /* Writes the Lease of a CREATE or UPDATE into object, which is the object last read (its
  * other fields are kept) or an empty one. */
 void lease_write(const struct lease *l,

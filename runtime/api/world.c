@@ -241,7 +241,7 @@ static int blobs_split_hello(uint8_t *const *blobs,
             *ret_hello = hello;
             *ret_n_hello = n;
         }
-        b[i] = blobs[i] + (in.p - blobs[i]);
+        b[i] = blobs[i] + sizes[i] - in.left;
         s[i] = (uint32_t)in.left;
     }
     if (!b || !s) {

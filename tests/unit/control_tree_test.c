@@ -356,7 +356,8 @@ static _Noreturn void parent_main(int listener, const struct auth_id *id)
     _exit(0);
 }
 
-/* The launcher reads this sentence: rank 0 is the cause, whoever is reaped first. */
+/* The launcher reads this sentence and reports rank 0 as the cause, whichever rank it
+ * reaps first. */
 UNIT_TEST(a_parent_that_ends_while_a_rank_joins_is_named)
 {
     CLEANUP(strbuf_release) struct strbuf hello = {0};

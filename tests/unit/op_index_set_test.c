@@ -5,7 +5,7 @@
 #include "operator/core/index_set.h"
 #include "runtime/base/mem.h"
 
-static void written(const struct index_set *s, char ret[64])
+static void index_set_text(const struct index_set *s, char ret[64])
 {
     struct strbuf text;
 
@@ -50,7 +50,7 @@ UNIT_TEST(what_was_read_is_written_with_ranges_joined)
         char got[64];
 
         index_set_read(rows[i].text, &s);
-        written(&s, got);
+        index_set_text(&s, got);
         assert_string_equal(got, rows[i].want);
     }
 }

@@ -123,12 +123,10 @@ static enum role first_role(const struct hvd_job *job)
     return job->role[ROLE_CHIEF].is_set ? ROLE_CHIEF : ROLE_WORKER;
 }
 
+/* After the pods were counted. */
 static bool verdict_is_first_done(const struct verdict_work *w)
 {
-    const struct pod *p;
-
-    return crew_seat(w->job, w->q->seen, first_role(w->job), 0, &p) == SEAT_COMPLETED
-           || (p && pod_has_succeeded(p));
+    return index_set_has(&w->v->completed[first_role(w->job)], 0);
 }
 
 /* Worker 0 is in every world, and Horovod's agents exit with 0 when all ranks of the
