@@ -141,6 +141,7 @@ static void sync_log_change(const struct sync *s)
 
 static void sync_store_answer(struct sync *s, const struct kube_reply *r)
 {
+    struct build b = {.arena = &s->arena};
     char key[STORE_KEY_SIZE];
     struct node *object;
     const char *differs;
@@ -157,8 +158,9 @@ static void sync_store_answer(struct sync *s, const struct kube_reply *r)
         log_warn("the API server does not keep the status as sent, continuing without; "
                  "is its CRD older than this operator?",
                  "job=%s field=status.%s", s->key, differs);
-    if (store_take_answer(s->op->store, s->meta.kind, object, key, NULL) > 0)
-        controller_wake(s->op, key); /* the clean-up needs the final state */
+    if (store_take_answer(s->op->store, s->meta.kind, object, key, NULL) > 0
+        && status_needs_sync(&b, s->meta.status, s->status))
+        controller_wake(s->op, key);
     arena_release(&a);
 }
 

@@ -91,6 +91,24 @@ bool status_is_progress(struct build *b, const struct node *old, const struct no
     return was && is && node_equal(was, is);
 }
 
+static bool completions_differ(const struct node *old, const struct node *now)
+{
+    const struct node *was = node_get(old, "replicaStatuses");
+    const struct node *is = node_get(now, "replicaStatuses");
+
+    for (const struct node *role = is ? is->first : NULL; role; role = role->next) {
+        if (!node_equal(node_get(role, "completedIndexes"),
+                        node_get(node_get(was, role->key), "completedIndexes")))
+            return true;
+    }
+    return false;
+}
+
+bool status_needs_sync(struct build *b, const struct node *old, const struct node *now)
+{
+    return !status_is_progress(b, old, now) || completions_differ(old, now);
+}
+
 struct node *
 status_patch(struct build *b, const struct node *old, const struct node *now)
 {

@@ -33,11 +33,14 @@ bool condition_is_true(const struct node *status, const char *type);
  * API server did not keep the last status, the status is sent again only if this copy
  * differs. NULL when memory is out. */
 struct node *status_timeless(struct build *b, const struct node *status);
-/* True if only counts and messages differ. No program acts on them, so such a status
+/* True if only counts, messages and completed indexes differ: such a status
  * may be delayed. */
 bool status_is_progress(struct build *b,
                         const struct node *old,
                         const struct node *now);
+/* True if a job must be synced again once its status has been written: all but counts
+ * and messages decide what follows. Completed indexes release pods. */
+bool status_needs_sync(struct build *b, const struct node *old, const struct node *now);
 /* The merge patch from old to now: now, with null for removed fields. NULL when memory
  * is out. */
 struct node *

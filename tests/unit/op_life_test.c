@@ -257,9 +257,12 @@ static bool write_status(struct sim *s, struct turn *t)
               t->d.message);
     job_changed(s);
     if (!is_bad_luck(s, 10)) { /* the answer comes before the watch */
+        struct build b = {.arena = &a};
+
         all = job_text(s);
         assert_int_equal(json_read(&a, all, strlen(all), &o, NULL), 0);
-        if (store_take_answer(s->store, KUBE_JOB, o, key, NULL) > 0)
+        if (store_take_answer(s->store, KUBE_JOB, o, key, NULL) > 0
+            && status_needs_sync(&b, old, t->d.status))
             sim_wake(s, s->now_us);
         mem_free(all);
     }

@@ -58,6 +58,36 @@ UNIT_TEST(hostfile_names_every_wanted_worker)
     }
 }
 
+UNIT_TEST(digests_differ_when_the_files_do)
+{
+    static const char *const names[] = {"pi-worker-0", "pi-worker-1"};
+    static const struct {
+        const char *more, *domain;
+        uint32_t workers, running;
+    } row[] = {
+        {"", "", 2, 2},
+        {"", "", 2, 1},
+        {"", "", 2, 0},
+        {"", "", 3, 2},
+        {"", "c.example", 2, 2},
+        {", slotsPerWorker: 2", "", 2, 2},
+        {", mpiImplementation: Intel", "", 2, 2},
+        {", runLauncherAsWorker: true", "", 2, 2},
+    };
+    uint8_t sum[ARRAY_LEN(row)][SHA256_BYTES], again[SHA256_BYTES];
+
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        CLEANUP(fixture_release) struct mpi_fixture f;
+
+        read_job(&f, row[i].more, row[i].workers);
+        mpi_config_digest(f.job, row[i].domain, names, row[i].running, sum[i]);
+        mpi_config_digest(f.job, row[i].domain, names, row[i].running, again);
+        assert_memory_equal(sum[i], again, SHA256_BYTES);
+        for (size_t k = 0; k < i; k++)
+            assert_memory_not_equal(sum[i], sum[k], SHA256_BYTES);
+    }
+}
+
 UNIT_TEST(hostfile_of_a_launcher_alone)
 {
     CLEANUP(fixture_release) struct mpi_fixture f;

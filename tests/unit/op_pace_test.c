@@ -96,4 +96,42 @@ UNIT_TEST(only_counts_and_messages_are_progress)
     }
 }
 
+#define INDEXES(worker, n)                                                             \
+    "{\"state\":\"Running\",\"replicaStatuses\":{\"Worker\":{\"active\":" n worker "}" \
+    "}"                                                                                \
+    "}"
+
+UNIT_TEST(counts_and_messages_need_no_sync)
+{
+    static const char none[] = INDEXES("", "3");
+    static const char one[] = INDEXES(",\"completedIndexes\":\"1\"", "3");
+    static const struct {
+        const char *old, *now;
+        bool needs_sync;
+    } rows[] = {
+        {none, INDEXES("", "2"), false},
+        {none, one, true},
+        {one, INDEXES(",\"completedIndexes\":\"1\"", "2"), false},
+        {one, INDEXES(",\"completedIndexes\":\"1,2\"", "2"), true},
+        {one, none, true},
+        {one, "{\"state\":\"Succeeded\"}", true},
+        {"{\"state\":\"Running\"}", one, true},
+        {"{\"state\":\"Running\"}", none, false},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CLEANUP(arena_release) struct arena a;
+        struct build b = {.arena = &a};
+        struct node *was, *now;
+
+        arena_init(&a, 1u << 20);
+        assert_int_equal(json_read(&a, rows[i].old, strlen(rows[i].old), &was, NULL),
+                         0);
+        assert_int_equal(json_read(&a, rows[i].now, strlen(rows[i].now), &now, NULL),
+                         0);
+        if (status_needs_sync(&b, was, now) != rows[i].needs_sync)
+            fail_msg("%zu: %s", i, rows[i].now);
+    }
+}
+
 UNIT_MAIN(NULL, NULL)

@@ -54,6 +54,26 @@ void mpi_hostfile(struct strbuf *out, const struct mpi_job *job, const char *dom
     }
 }
 
+void mpi_config_digest(const struct mpi_job *job,
+                       const char *domain,
+                       const char *const *names,
+                       size_t n,
+                       uint8_t ret[SHA256_BYTES])
+{
+    char end[LINE_END], count[32];
+    struct sha256 sum;
+
+    line_end(job, domain, end);
+    (void)snprintf(count, sizeof(count), "%u %u", job->worker.n,
+                   job->launcher_is_worker);
+    sha256_init(&sum);
+    sha256_add(&sum, end, strlen(end) + 1);
+    sha256_add(&sum, count, strlen(count) + 1);
+    for (size_t i = 0; i < n; i++)
+        sha256_add(&sum, names[i], strlen(names[i]) + 1);
+    sha256_end(&sum, ret);
+}
+
 /* Bytes of both files when all workers run: each host is in both. */
 static size_t config_size(const struct mpi_job *job, const char *domain)
 {

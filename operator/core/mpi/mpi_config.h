@@ -5,6 +5,7 @@
 #define OPERATOR_CORE_MPI_MPI_CONFIG_H
 
 #include "operator/core/mpi/mpi_job.h"
+#include "runtime/base/sha256.h"
 
 #define MPI_CONFIG_MAX 1048576u /* most bytes in all values of a ConfigMap */
 
@@ -25,5 +26,13 @@ void mpi_discover_hosts(struct strbuf *out,
                         const char *domain,
                         const char **names,
                         size_t n);
+/* A digest of all that the content of both files depends on, for n running pods in the
+ * order of their indexes. It shows whether the files of one job have changed without
+ * writing them. */
+void mpi_config_digest(const struct mpi_job *job,
+                       const char *domain,
+                       const char *const *names,
+                       size_t n,
+                       uint8_t ret[SHA256_BYTES]);
 
 #endif

@@ -39,19 +39,17 @@ object_digest(struct planner *p, const struct node *o, uint8_t ret[SHA256_BYTES]
     strbuf_release(&text);
 }
 
-/* Returns the action, NULL if there is nothing to do. */
-static struct action *planner_ensure_object(struct planner *p,
-                                            enum kube_kind kind,
-                                            const char *name,
-                                            struct node *body)
+/* digest: of what the content depends on. Returns the action, which needs a body; NULL if
+ * there is nothing to do. */
+static struct action *planner_ensure_content(struct planner *p,
+                                             enum kube_kind kind,
+                                             const char *name,
+                                             const uint8_t digest[SHA256_BYTES])
 {
     const struct fact *fact = &p->q->seen->fact[kind];
-    uint8_t digest[SHA256_BYTES];
-    bool is_same;
+    bool is_same = memcmp(fact->digest, digest, SHA256_BYTES) == 0;
     struct action *x;
 
-    object_digest(p, body, digest);
-    is_same = memcmp(fact->digest, digest, sizeof(digest)) == 0;
     if (fact->state == FACT_THERE && is_same && !p->is_replacing)
         return NULL;
     x = planner_add(p,
@@ -59,8 +57,22 @@ static struct action *planner_ensure_object(struct planner *p,
                     kind, 0, name);
     if (x->verb == VERB_UPDATE)
         x->uid = planner_keep(p, fact->uid);
-    x->body = body;
-    memcpy(x->digest, digest, sizeof(digest));
+    memcpy(x->digest, digest, SHA256_BYTES);
+    return x;
+}
+
+static struct action *planner_ensure_object(struct planner *p,
+                                            enum kube_kind kind,
+                                            const char *name,
+                                            struct node *body)
+{
+    uint8_t digest[SHA256_BYTES];
+    struct action *x;
+
+    object_digest(p, body, digest);
+    x = planner_ensure_content(p, kind, name, digest);
+    if (x)
+        x->body = body;
     return x;
 }
 
@@ -113,23 +125,21 @@ static bool workers_have_settled(struct planner *p, size_t n_running, uint64_t s
     return false;
 }
 
-static struct node *config_map(struct planner *p, uint64_t *ret_since_s, size_t *ret_n)
+/* names: of the n running workers. NULL: out of memory. */
+static struct node *
+config_map(struct planner *p, const char *domain, const char **names, size_t n)
 {
-    const char *domain = p->q->cfg->cluster_domain ? p->q->cfg->cluster_domain : "";
-    const char **names =
-        arena_calloc(p->q->arena, p->job->worker.n + 1u, sizeof(*names));
     struct strbuf hosts, script;
     struct node *o = NULL;
 
-    if (!names)
-        return NULL;
     strbuf_init(&hosts, MAX_TEXT);
     strbuf_init(&script, MAX_TEXT);
-    *ret_n = running_names(p, names, ret_since_s);
     mpi_hostfile(&hosts, p->job, domain);
-    mpi_discover_hosts(&script, p->job, domain, names, *ret_n);
+    mpi_discover_hosts(&script, p->job, domain, names, n);
     if (strbuf_status(&hosts) == 0 && strbuf_status(&script) == 0)
         o = mpi_config_map(&p->b, p->job, strbuf_str(&hosts), strbuf_str(&script));
+    if (!o)
+        p->b.status = -ENOMEM;
     strbuf_release(&hosts);
     strbuf_release(&script);
     return o;
@@ -138,19 +148,29 @@ static struct node *config_map(struct planner *p, uint64_t *ret_since_s, size_t 
 void mpi_ensure_config(struct planner *p)
 {
     const struct fact *fact = &p->q->seen->fact[KUBE_CONFIGMAP];
+    const char *domain = p->q->cfg->cluster_domain ? p->q->cfg->cluster_domain : "";
+    const char **names =
+        arena_calloc(p->q->arena, p->job->worker.n + 1u, sizeof(*names));
     uint8_t digest[SHA256_BYTES];
     uint64_t since_s = 0;
-    size_t n = 0;
-    struct node *o = config_map(p, &since_s, &n);
     char name[MPI_NAME_SIZE];
+    struct action *x;
+    size_t n;
 
-    object_digest(p, o, digest);
+    if (!names) {
+        p->b.status = -ENOMEM;
+        return;
+    }
+    n = running_names(p, names, &since_s);
+    mpi_config_digest(p->job, domain, names, n, digest);
     if (fact->state == FACT_THERE && !p->is_replacing
         && (memcmp(fact->digest, digest, sizeof(digest)) == 0
             || !workers_have_settled(p, n, since_s)))
         return;
     mpi_object_name(p->job, "config", name);
-    planner_ensure_object(p, KUBE_CONFIGMAP, name, o);
+    x = planner_ensure_content(p, KUBE_CONFIGMAP, name, digest);
+    if (x)
+        x->body = config_map(p, domain, names, n);
 }
 
 /* Fields that were removed from the spec: a merge patch would keep them. */
