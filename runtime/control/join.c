@@ -2,14 +2,12 @@
 /* Connects the tree. A rank with children listens on an abstract Unix socket of random
  * name and on a TCP port of its interface. Its children try the first, which exists
  * only in the same network namespace of the same machine, then the second. Both are
- * authenticated with the job token (auth.h) before anything else is sent; then JOIN
- * with the rank, answered by WELCOME, or by ABORT with a text.
+ * authenticated with the job token, and the rank with them (auth.h). The parent answers
+ * by WELCOME, or by ABORT with a text.
  *
  * A rank connects to its parent first and then accepts its children. All ranks listen
  * before any of them connects, so the children wait in the backlog meanwhile, and the
- * tree grows level by level. One connection is accepted at a time and has
- * AUTH_LIMIT_NS: a process that connects and sends nothing delays the start but cannot
- * prevent it. */
+ * tree grows level by level. */
 #include "runtime/control/control.h"
 
 #include <errno.h>
@@ -25,10 +23,10 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/control/tree.h"
+#include "runtime/wire/accept.h"
 #include "runtime/wire/bytes.h"
 
-static const uint64_t AUTH_LIMIT_NS = 3 * NS_PER_S;
-enum { BACKLOG = 512 };
+enum { BACKLOG = 1024 };
 
 static socklen_t unix_make_addr(const char *name, struct sockaddr_un *ret)
 {
@@ -82,8 +80,7 @@ void control_hello(const struct control *c, struct strbuf *out)
 /* --- children --- */
 
 /* The edge of a new connection; 0 and an error text if it is refused. */
-static uint32_t
-join_find_edge(const struct control *c, uint64_t rank, uint32_t mine, struct err *err)
+static uint32_t join_find_edge(const struct control *c, uint32_t rank, struct err *err)
 {
     uint32_t i = 1;
 
@@ -92,79 +89,41 @@ join_find_edge(const struct control *c, uint64_t rank, uint32_t mine, struct err
     if (i < c->n_edges && c->edges[i].conn.fd < 0)
         return i;
     if (i < c->n_edges)
-        (void)err_set(err, -EPROTO, "rank %llu is connected already",
-                      (unsigned long long)rank);
+        (void)err_set(err, -EPROTO, "rank %u is connected already", rank);
     else
-        (void)err_set(err, -EPROTO, "rank %llu is not a child of rank %u",
-                      (unsigned long long)rank, mine);
+        (void)err_set(err, -EPROTO, "rank %u is not a child of rank %u", rank,
+                      c->cfg.rank);
     return 0;
 }
 
-static int join_receive_rank(struct control *c,
-                             struct frame_conn *conn,
-                             bool is_unix,
-                             uint64_t deadline_ns,
-                             struct err *err)
+static int join_welcome(struct control *c,
+                        const struct member *m,
+                        struct frame_conn *conn,
+                        struct err *err)
 {
-    enum frame_type type;
-    const uint8_t *p;
-    size_t n;
-    uint32_t index;
-    uint64_t rank;
-    struct bytes_reader in;
-    int rc = frame_recv_until(conn, deadline_ns, &type, &p, &n);
+    uint32_t index = join_find_edge(c, m->number, err);
+    int rc;
 
-    if (rc < 0)
-        return err_errno(err, -rc, "waiting for its rank");
-    in = (struct bytes_reader){.p = p, .left = n};
-    if (type != FRAME_JOIN || !bytes_get(&in, 4, &rank) || in.left > 0)
-        return err_set(err, -EPROTO, "expected its rank");
-    index = join_find_edge(c, rank, c->cfg.rank, err);
     if (index == 0) {
-        (void)frame_send(conn, FRAME_ABORT, err->text, strlen(err->text));
+        (void)frame_send(conn, TREE_ABORT, err->text, strlen(err->text));
         return err->code;
     }
-    rc = frame_send(conn, FRAME_WELCOME, NULL, 0);
+    rc = frame_send(conn, TREE_WELCOME, NULL, 0);
     if (rc < 0)
-        return err_errno(err, -rc, "welcoming rank %u", (unsigned)rank);
-    return tree_adopt(c, index, conn, is_unix, err);
+        return err_errno(err, -rc, "welcoming rank %u", m->number);
+    return tree_adopt(c, index, conn, m->is_unix, err);
 }
 
-static void
-join_accept_child(struct control *c, int fd, bool is_unix, uint64_t deadline_ns)
+static void join_admit(void *arg, const struct member *m)
 {
-    uint64_t limit = earlier_ns(deadline_ns, clock_now_ns() + AUTH_LIMIT_NS);
-    struct auth_session session;
     struct frame_conn conn;
     struct err err = ERR_INIT;
-    char from[64] = "this host";
-    int rc = auth_server(fd, &c->cfg.id, ROLE_COORDINATOR, ROLE_CONTROL, limit,
-                         &session, &err);
 
-    if (!is_unix)
-        (void)tcp_peer_addr(fd, from, sizeof(from));
-    frame_init(&conn);
-    if (rc == 0) {
-        frame_open(&conn, fd, &session);
-        fd = -1;
-        rc = join_receive_rank(c, &conn, is_unix, limit, &err);
-    }
-    if (rc < 0)
+    frame_open(&conn, m->fd, &m->session, TREE_MAX_BYTES);
+    if (join_welcome(arg, m, &conn, &err) < 0)
         log_warn("control connection refused, waiting for the other ranks",
-                 "from=%s cause=\"%s\"", from, err.text);
+                 "from=%s cause=\"%s\"", m->address, err.text);
     frame_release(&conn);
-    fd_close(&fd);
-}
-
-static void join_accept_pending(struct control *c, uint64_t deadline_ns)
-{
-    int fd;
-
-    while (c->unix_fd >= 0
-           && (fd = accept4(c->unix_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
-        join_accept_child(c, fd, true, deadline_ns);
-    while (tcp_accept(c->tcp_fd, &fd) == 0)
-        join_accept_child(c, fd, false, deadline_ns);
 }
 
 static uint32_t join_list_missing(const struct control *c, struct strbuf *names)
@@ -180,12 +139,27 @@ static uint32_t join_list_missing(const struct control *c, struct strbuf *names)
     return n;
 }
 
+static int join_open_acceptor(struct control *c, struct acceptor *a, struct err *err)
+{
+    static const struct accept_kind kind = {
+        .name = "control", .mine = ROLE_COORDINATOR, .theirs = ROLE_CONTROL};
+    int rc = acceptor_open(a, &kind, err);
+
+    if (rc == 0)
+        rc = door_listen(a->door, c->tcp_fd, false, err);
+    if (rc == 0 && c->unix_fd >= 0)
+        rc = door_listen(a->door, c->unix_fd, true, err);
+    return rc;
+}
+
 static int join_accept_all(struct control *c, uint64_t deadline_ns, struct err *err)
 {
-    for (;;) {
+    CLEANUP(acceptor_close) struct acceptor acceptor = {0};
+    int rc = join_open_acceptor(c, &acceptor, err);
+
+    while (rc == 0) {
         CLEANUP(strbuf_release) struct strbuf names = {0};
-        struct pollfd pfd[2] = {{.fd = c->tcp_fd, .events = POLLIN},
-                                {.fd = c->unix_fd, .events = POLLIN}};
+        uint64_t due = earlier_ns(deadline_ns, door_next_ns(acceptor.door));
         uint32_t n;
 
         strbuf_init(&names, 512);
@@ -197,34 +171,16 @@ static int join_accept_all(struct control *c, uint64_t deadline_ns, struct err *
                 err, -ETIMEDOUT,
                 "rank %u timed out waiting for the control connection of %u rank%s: %s",
                 c->cfg.rank, n, n > 1 ? "s" : "", strbuf_str(&names));
-        (void)poll(pfd, 2,
-                   clock_left_ms(deadline_ns)); /* EINTR: the loop polls again */
-        join_accept_pending(c, deadline_ns);
+        (void)fd_wait(door_fd(acceptor.door), POLLIN,
+                      due); /* a time-out or a signal: the loop waits again */
+        acceptor_serve(&acceptor, &c->cfg.id, NULL, join_admit, c);
     }
     fd_close(&c->tcp_fd);
     fd_close(&c->unix_fd);
-    return 0;
+    return rc;
 }
 
 /* --- parent --- */
-
-static int join_authenticate(struct control *c,
-                             int fd,
-                             uint64_t deadline_ns,
-                             struct frame_conn *ret,
-                             struct err *err)
-{
-    CLEANUP(fd_close) int own = fd;
-    struct auth_session session;
-    int rc = auth_client(own, &c->cfg.id, ROLE_CONTROL, ROLE_COORDINATOR, deadline_ns,
-                         &session, err);
-
-    if (rc < 0)
-        return rc;
-    frame_open(ret, own, &session);
-    own = -1;
-    return 0;
-}
 
 static int join_try_unix(struct control *c,
                          const char *name,
@@ -234,16 +190,21 @@ static int join_try_unix(struct control *c,
     CLEANUP(fd_close) int fd = -1;
     struct sockaddr_un sa;
     socklen_t len = unix_make_addr(name, &sa);
-    int own;
+    struct auth_session session;
+    int rc;
 
     if (!name[0])
         return -ENOENT;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&sa, len) < 0)
         return -errno;
-    own = fd;
+    rc = auth_client(fd, &c->cfg.id, ROLE_CONTROL, ROLE_COORDINATOR, c->cfg.rank,
+                     deadline_ns, &session, NULL);
+    if (rc < 0)
+        return rc;
+    frame_open(ret, fd, &session, TREE_MAX_BYTES);
     fd = -1;
-    return join_authenticate(c, own, deadline_ns, ret, NULL);
+    return 0;
 }
 
 static int join_reach_parent(struct control *c,
@@ -256,6 +217,7 @@ static int join_reach_parent(struct control *c,
 {
     struct bytes_reader in = {.p = hello, .left = n};
     char addr[sizeof(c->addr)], name[UNIX_NAME_BYTES];
+    struct auth_session session;
     uint64_t port;
     int fd, rc;
 
@@ -266,38 +228,33 @@ static int join_reach_parent(struct control *c,
     *ret_unix = join_try_unix(c, name, deadline_ns, ret) == 0;
     if (*ret_unix)
         return 0;
-    rc = tcp_connect(addr, (uint16_t)port, deadline_ns, true, &fd, err);
-    if (rc == 0)
-        rc = join_authenticate(c, fd, deadline_ns, ret, err);
-    return rc < 0 ? err_prefix(err, "control channel to rank %u", control_parent(c))
-                  : 0;
+    rc = auth_connect(addr, (uint16_t)port, true, &c->cfg.id, ROLE_CONTROL,
+                      ROLE_COORDINATOR, c->cfg.rank, deadline_ns, &fd, &session, err);
+    if (rc < 0)
+        return err_prefix(err, "control channel to rank %u", control_parent(c));
+    frame_open(ret, fd, &session, TREE_MAX_BYTES);
+    return 0;
 }
 
-static int join_send_rank(struct control *c,
-                          struct frame_conn *conn,
-                          uint64_t deadline_ns,
-                          struct err *err)
+static int join_await_welcome(struct control *c,
+                              struct frame_conn *conn,
+                              uint64_t deadline_ns,
+                              struct err *err)
 {
-    uint32_t rank = c->cfg.rank;
-    uint8_t raw[4];
-    enum frame_type type;
-    const uint8_t *p;
-    size_t n;
-    int rc;
+    struct frame f;
+    int rc = frame_recv_until(conn, deadline_ns, &f);
 
-    bytes_store(raw, rank, sizeof(raw));
-    rc = frame_send(conn, FRAME_JOIN, raw, sizeof(raw));
-    rc = rc < 0 ? rc : frame_recv_until(conn, deadline_ns, &type, &p, &n);
     if (rc < 0)
         return err_errno(err, -rc, "control channel: rank %u did not welcome rank %u",
-                         control_parent(c), rank);
-    if (type == FRAME_ABORT)
+                         control_parent(c), c->cfg.rank);
+    if (f.type == TREE_ABORT)
         return err_set(err, -EPROTO, "control channel: rank %u refused: %.*s",
-                       control_parent(c), (int)(n < 400 ? n : 400), (const char *)p);
-    if (type != FRAME_WELCOME)
+                       control_parent(c), (int)(f.n < 400 ? f.n : 400),
+                       (const char *)f.p);
+    if (f.type != TREE_WELCOME)
         return err_set(err, -EPROTO,
                        "control channel: rank %u sent frame %d, not a welcome",
-                       control_parent(c), (int)type);
+                       control_parent(c), f.type);
     return 0;
 }
 
@@ -313,7 +270,7 @@ static int join_connect_parent(struct control *c,
 
     frame_init(&conn);
     rc = join_reach_parent(c, hello, n, deadline_ns, &conn, &is_unix, err);
-    rc = rc < 0 ? rc : join_send_rank(c, &conn, deadline_ns, err);
+    rc = rc < 0 ? rc : join_await_welcome(c, &conn, deadline_ns, err);
     rc = rc < 0 ? rc : tree_adopt(c, 0, &conn, is_unix, err);
     frame_release(&conn);
     if (rc == -EPIPE || rc == -ECONNRESET)

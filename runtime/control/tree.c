@@ -48,7 +48,7 @@ static const uint32_t WAKE_TAG = UINT32_MAX;
 static void edge_update_events(struct control *c, uint32_t index)
 {
     struct tree_edge *e = &c->edges[index];
-    bool wants = frame_wants_write(&e->conn);
+    bool wants = frame_unsent(&e->conn) > 0;
     struct epoll_event ev = {.events = EPOLLIN, .data.u32 = index};
 
     if (e->conn.fd < 0 || wants == e->wants_out)
@@ -87,13 +87,13 @@ void tree_drop(struct control *c, struct tree_edge *e)
 }
 
 int tree_send(
-    struct control *c, uint32_t index, enum frame_type type, const void *p, size_t n)
+    struct control *c, uint32_t index, enum tree_frame type, const void *p, size_t n)
 {
     int rc;
 
     if (c->n_edges == 0 || c->edges[index].conn.fd < 0)
         return 0;
-    rc = frame_send(&c->edges[index].conn, type, p, n);
+    rc = frame_send(&c->edges[index].conn, (uint8_t)type, p, n);
     if (rc < 0 && rc != -EPIPE && rc != -ECONNRESET) {
         tree_lost(c, index, rc);
         return rc;
@@ -104,7 +104,7 @@ int tree_send(
 }
 
 static int tree_send_from(
-    struct control *c, uint32_t i, enum frame_type type, const void *p, size_t n)
+    struct control *c, uint32_t i, enum tree_frame type, const void *p, size_t n)
 {
     int first = 0;
 
@@ -117,7 +117,7 @@ static int tree_send_from(
     return first;
 }
 
-int tree_send_children(struct control *c, enum frame_type type, const void *p, size_t n)
+int tree_send_children(struct control *c, enum tree_frame type, const void *p, size_t n)
 {
     return tree_send_from(c, 1, type, p, n);
 }
@@ -127,19 +127,17 @@ int tree_send_children(struct control *c, enum frame_type type, const void *p, s
 static void edge_read(struct control *c, uint32_t index, uint64_t now_ns)
 {
     struct tree_edge *e = &c->edges[index];
-    enum frame_type type;
-    const uint8_t *data;
-    size_t n;
+    struct frame f;
     int rc;
 
     frame_readable(&e->conn);
     while (!c->is_broken && e->conn.fd >= 0) {
-        rc = frame_recv(&e->conn, &type, &data, &n);
+        rc = frame_recv(&e->conn, &f);
         if (rc == 0)
             return;
         e->received_ns = now_ns;
         if (rc > 0)
-            rc = tree_on_frame(c, index, type, data, n);
+            rc = tree_on_frame(c, index, &f);
         if (rc < 0)
             tree_lost(c, index, rc);
     }
@@ -227,7 +225,7 @@ int control_pump(struct control *c, struct err *err)
     }
     if (!c->is_broken && c->n_edges > 0 && now >= c->beat_ns + c->beat_every_ns) {
         c->beat_ns = now;
-        (void)tree_send_from(c, 0, FRAME_HEARTBEAT, NULL, 0); /* likewise */
+        (void)tree_send_from(c, 0, TREE_HEARTBEAT, NULL, 0); /* likewise */
     }
     if (!c->is_broken && c->suspect_until_ns > 0 && now >= c->suspect_until_ns)
         tree_end_suspicion(c, now);
@@ -256,7 +254,7 @@ uint64_t control_next_ns(const struct control *c)
 
 int control_down(struct control *c, const void *p, size_t n)
 {
-    return tree_send_children(c, FRAME_DOWN, p, n);
+    return tree_send_children(c, TREE_DOWN, p, n);
 }
 
 /* --- life --- */
@@ -331,7 +329,7 @@ int control_open(const struct control_config *cfg,
                        : beat > BEAT_MAX_NS ? BEAT_MAX_NS
                                             : beat;
     c->silence_ns = UINT64_MAX;
-    strbuf_init(&c->up, FRAME_MAX_BYTES);
+    strbuf_init(&c->up, TREE_MAX_BYTES);
     rc = tree_init_edges(c);
     rc = rc < 0 ? rc : tree_open_events(c);
     if (rc < 0) {

@@ -7,11 +7,21 @@
 
 #include "runtime/control/bundle.h"
 #include "runtime/control/control.h"
-#include "runtime/control/frame.h"
 #include "runtime/control/shape.h"
+#include "runtime/wire/frame.h"
 
-#define UNIX_NAME_BYTES 40 /* "hvd-" and 32 hex digits */
+#define TREE_MAX_BYTES  ((16u << 20) + 64) /* of a frame: a message and its headers */
+#define UNIX_NAME_BYTES 40                 /* "hvd-" and 32 hex digits */
 #define CAUSE_BYTES     480
+
+enum tree_frame {                   /* types of frames */
+                  TREE_WELCOME = 1, /* from the parent: nothing */
+                  TREE_UP,          /* to the parent: bundle.h */
+                  TREE_DOWN,        /* from the parent: core/message of responses */
+                  TREE_ABORT, /* from the parent: text: the cause, for all ranks */
+                  TREE_ENDED, /* from the parent: text: who left; after the last response */
+                  TREE_HEARTBEAT, /* both ways: nothing */
+};
 
 struct tree_edge { /* a connection to the parent or a child */
     struct frame_conn conn;
@@ -61,20 +71,16 @@ void tree_drop(struct control *c, struct tree_edge *e);
 /* Handles failures itself. A closed connection is no failure here: the pump handles
  * it. */
 int tree_send(
-    struct control *c, uint32_t index, enum frame_type type, const void *p, size_t n);
+    struct control *c, uint32_t index, enum tree_frame type, const void *p, size_t n);
 int tree_send_children(struct control *c,
-                       enum frame_type type,
+                       enum tree_frame type,
                        const void *p,
                        size_t n);
 
 /* --- tree_frames.c --- */
 
 /* 0, or -EBADMSG when the sender breaks the rules. */
-int tree_on_frame(struct control *c,
-                  uint32_t index,
-                  enum frame_type type,
-                  const uint8_t *p,
-                  size_t n);
+int tree_on_frame(struct control *c, uint32_t index, const struct frame *f);
 /* Not on rank 0: queues an item for the parent; tree_flush_up() sends it. */
 int tree_put_up(struct control *c, const struct up_item *item);
 int tree_flush_up(struct control *c);

@@ -53,7 +53,7 @@ void tree_settle(struct control *c, const char *text)
         return;
     c->is_broken = true;
     (void)err_set(&c->cause, -ECONNABORTED, "%s", text);
-    (void)tree_send_children(c, FRAME_ABORT, c->cause.text, strlen(c->cause.text));
+    (void)tree_send_children(c, TREE_ABORT, c->cause.text, strlen(c->cause.text));
 }
 
 void tree_end(struct control *c, const char *text)
@@ -63,7 +63,7 @@ void tree_end(struct control *c, const char *text)
     c->is_ended = true;
     c->suspect_until_ns = 0; /* a reported loss no longer matters */
     (void)snprintf(c->who_ended, sizeof(c->who_ended), "%s", text);
-    (void)tree_send_children(c, FRAME_ENDED, c->who_ended, strlen(c->who_ended));
+    (void)tree_send_children(c, TREE_ENDED, c->who_ended, strlen(c->who_ended));
     c->cfg.handlers.ended(c->cfg.handlers.arg, c->who_ended);
 }
 
@@ -103,7 +103,7 @@ void tree_send_ended_early(struct control *c)
     if (!c->has_left || c->is_ended || c->is_broken)
         return;
     leave_text(c, c->cfg.rank, c->left_why, text);
-    (void)tree_send_children(c, FRAME_ENDED, text, strlen(text));
+    (void)tree_send_children(c, TREE_ENDED, text, strlen(text));
 }
 
 /* --- losses --- */

@@ -21,7 +21,7 @@ int tree_flush_up(struct control *c)
 
     if (c->up.n == 0 || c->is_broken)
         return 0;
-    rc = tree_send(c, 0, FRAME_UP, c->up.p, c->up.n);
+    rc = tree_send(c, 0, TREE_UP, c->up.p, c->up.n);
     strbuf_clear(&c->up);
     if (c->up.cap > KEEP_BYTES) {
         size_t max = c->up.max;
@@ -118,50 +118,40 @@ static void tree_on_down(struct control *c, const uint8_t *p, size_t n)
     const struct control_handlers *h = &c->cfg.handlers;
     struct err err = ERR_INIT;
 
-    (void)tree_send_children(c, FRAME_DOWN, p, n); /* handles failures itself */
+    (void)tree_send_children(c, TREE_DOWN, p, n); /* handles failures itself */
     /* Sent before that rank received the end: it fails there. */
     if (!c->is_ended && !c->is_broken && h->down(h->arg, p, n, &err) < 0)
         control_abort(c, err.text);
 }
 
-static void
-tree_on_text(struct control *c, enum frame_type type, const uint8_t *p, size_t n)
+static void tree_on_text(struct control *c, const struct frame *f)
 {
     char text[CAUSE_BYTES];
 
     (void)snprintf(text, sizeof(text), "%.*s",
-                   (int)(n < sizeof(text) ? n : sizeof(text) - 1), (const char *)p);
-    if (type == FRAME_ABORT)
+                   (int)(f->n < sizeof(text) ? f->n : sizeof(text) - 1),
+                   (const char *)f->p);
+    if (f->type == TREE_ABORT)
         tree_settle(c, text);
     else
         tree_end(c, text);
 }
 
-int tree_on_frame(
-    struct control *c, uint32_t index, enum frame_type type, const uint8_t *p, size_t n)
+int tree_on_frame(struct control *c, uint32_t index, const struct frame *f)
 {
     bool is_parent = index == 0;
 
-    switch (type) {
-    case FRAME_UP:
-        return is_parent ? -EBADMSG : tree_on_bundle(c, index, p, n);
-    case FRAME_DOWN:
-        if (!is_parent)
-            return -EBADMSG;
-        tree_on_down(c, p, n);
+    if (f->type == TREE_HEARTBEAT)
         return 0;
-    case FRAME_ABORT:
-    case FRAME_ENDED:
-        if (!is_parent)
-            return -EBADMSG;
-        tree_on_text(c, type, p, n);
-        return 0;
-    case FRAME_HEARTBEAT:
-        return 0;
-    case FRAME_JOIN:
-    case FRAME_WELCOME:
-    case FRAME_TYPE_END:
-        break;
-    }
-    return -EBADMSG;
+    if (f->type == TREE_UP)
+        return is_parent ? -EBADMSG : tree_on_bundle(c, index, f->p, f->n);
+    if (!is_parent)
+        return -EBADMSG;
+    if (f->type == TREE_DOWN)
+        tree_on_down(c, f->p, f->n);
+    else if (f->type == TREE_ABORT || f->type == TREE_ENDED)
+        tree_on_text(c, f);
+    else
+        return -EBADMSG;
+    return 0;
 }

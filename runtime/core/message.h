@@ -11,7 +11,7 @@
  * A message is "version kind 0 0", in an up message a u64 (the number of down messages
  * that this rank had received), then entries until its end; message.c lists them.
  * Everything is little endian. The frame around a message (length, MAC) is
- * control/frame.h's.
+ * wire/frame.h's.
  *
  * A reader checks every length, enum, dimension and product before it is used. */
 #ifndef RUNTIME_CORE_MESSAGE_H

@@ -134,7 +134,7 @@ static enum outcome agent_serve_once(struct agent *a, void (*take)(struct agent 
     if (o != GOING)
         return o;
     agent_watch_file(a, &next);
-    struct pollfd p = {.fd = a->channel.fd, .events = channel_events(&a->channel)};
+    struct pollfd p = {.fd = a->channel.conn.fd, .events = channel_events(&a->channel)};
     engine_step(a->engine, &p, 1, next);
     take(a);
     if (engine_received_signal(a->engine))

@@ -214,16 +214,18 @@ enum outcome agent_serve_hub(struct agent *a)
     struct err err = ERR_INIT;
     struct frame f;
     enum outcome o = GOING;
-    int gone = channel_serve(&a->channel, clock_now_ns()), rc;
-    while (o == GOING && (rc = channel_next(&a->channel, &f, &err)) != 0) {
+    int rc, lost;
+    channel_serve(&a->channel);
+    while (o == GOING
+           && (rc = channel_next(&a->channel, clock_now_ns(), &f, &err)) != 0) {
         if (rc < 0)
             return agent_fail(a, 125, err.text);
         o = agent_take_frame(a, &f);
-        channel_drop(&a->channel, &f);
     }
-    if (o != GOING || gone == 0)
+    lost = a->channel.lost;
+    if (o != GOING || lost == 0)
         return o;
-    agent_lose_hub(a, gone == -EPIPE ? "its agent exited" : strerror(-gone));
+    agent_lose_hub(a, lost == -EPIPE ? "its agent exited" : strerror(-lost));
     return HUB_GONE;
 }
 
@@ -303,7 +305,7 @@ static enum outcome agent_wait_table(struct agent *a)
         enum outcome o = agent_tick_hub(a, &next);
         if (o == GOING) {
             agent_watch_file(a, &next);
-            o = agent_wait_fd(a, a->channel.fd, channel_events(&a->channel), next);
+            o = agent_wait_fd(a, a->channel.conn.fd, channel_events(&a->channel), next);
         }
         if (o == GOING)
             o = agent_serve_hub(a);
@@ -321,7 +323,7 @@ static enum outcome agent_serve_last(struct agent *a, uint64_t until_ns)
     enum outcome o = agent_tick_hub(a, &next);
     if (o != GOING)
         return o;
-    struct pollfd p = {.fd = a->channel.fd, .events = channel_events(&a->channel)};
+    struct pollfd p = {.fd = a->channel.conn.fd, .events = channel_events(&a->channel)};
     (void)poll(&p, 1, clock_left_ms(next < until_ns ? next : until_ns));
     return agent_serve_hub(a);
 }

@@ -1,39 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames over an authenticated connection between an agent and the leader of its job
- * (the hub or horovodrun), with heartbeats. Never blocks. One thread.
- *
- *   frame  length:4 (of the payload) type:1 payload mac:32
- *   mac    HMAC(the sender's session key, sequence:8 | length | type | payload)
- *
- * A sealed channel also encrypts the payload: it is XORed with a stream whose i-th 32
- * bytes are HMAC(HMAC(the sender's session key, "seal"), sequence:8 | i:8). The MAC is
- * computed over the encrypted payload. */
+/* A connection of frames (wire/frame.h) between an agent and the leader of its job (the
+ * hub or horovodrun), with heartbeats. Never blocks. One thread. */
 #ifndef RUNTIME_LAUNCH_CHANNEL_H
 #define RUNTIME_LAUNCH_CHANNEL_H
 
 #include <poll.h>
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "runtime/base/strbuf.h"
-#include "runtime/wire/auth.h"
+#include "runtime/wire/frame.h"
 
 struct channel {
-    int fd, out_fd; /* out_fd is fd, except for pipes */
-    bool is_sealed;
-    struct auth_session session;
-    struct strbuf in, out;
-    size_t max_payload_bytes; /* of incoming frames */
+    struct frame_conn conn;
     uint64_t received_ns, sent_ns;
-    bool has_ended; /* the peer closed; frames received before can still be read */
-};
-struct frame {
-    uint8_t type;
-    const uint8_t *p;
-    size_t n;
+    int lost; /* -errno: the connection is lost (-EPIPE: the peer closed it) */
 };
 
-/* Takes ownership of fd, which is non-blocking. */
+/* Takes ownership of fd. */
 void channel_init(struct channel *c,
                   int fd,
                   const struct auth_session *session,
@@ -47,6 +28,8 @@ void channel_init_pipes(struct channel *c,
                         const struct auth_session *session,
                         size_t max_payload_bytes,
                         uint64_t now_ns);
+/* From here on, and at the other end, payloads are encrypted. Before the first frame. */
+void channel_seal(struct channel *c);
 void channel_release(struct channel *c);
 /* Queues a frame and writes what the socket accepts. 0 or -errno. */
 int channel_send(
@@ -55,13 +38,14 @@ short channel_events(const struct channel *c); /* poll events of fd; not for pip
 /* The two entries to poll, for sockets and pipes: reading, and writing while data is
  * queued. */
 void channel_pollfds(const struct channel *c, struct pollfd ret[2]);
-/* Reads and writes without blocking. 0, or -errno if the connection is lost (-EPIPE:
- * the peer closed it). In both cases received frames remain available. */
-int channel_serve(struct channel *c, uint64_t now_ns);
-/* 1: *ret is the oldest frame, still in the buffer; 0: no complete frame; -EPROTO or
- * -EACCES (wrong MAC), with err. */
-int channel_next(struct channel *c, struct frame *ret, struct err *err);
-void channel_drop(struct channel *c, const struct frame *f);
+/* Writes what is queued, and allows channel_next to read. */
+void channel_serve(struct channel *c);
+/* 1: *ret is the next frame, valid until the next call; 0: none is complete, and if the
+ * connection is lost, c->lost is set; -EBADMSG, with err: a frame is wrong. */
+int channel_next(struct channel *c,
+                 uint64_t now_ns,
+                 struct frame *ret,
+                 struct err *err);
 /* Sends ping_type if nothing was sent for timeout/6. -ETIMEDOUT if nothing was received
  * for timeout. *ret_next_ns: time of the next call. */
 int channel_tick(struct channel *c,

@@ -44,21 +44,11 @@ struct dial {
 
 static int dial_try_once(struct dial *d)
 {
-    uint64_t now = clock_now_ns(), slice = now + SLICE_NS;
-    int fd = -1;
+    uint64_t slice = clock_now_ns() + SLICE_NS;
     d->err = (struct err)ERR_INIT;
-    int rc = tcp_connect(d->host, d->to.port,
-                         slice < d->deadline_ns ? slice : d->deadline_ns, !d->to.once,
-                         &fd, &d->err);
-    if (rc < 0)
-        return rc;
-    rc = auth_client(fd, &d->id, d->to.mine, d->to.theirs,
-                     clock_now_ns() + HANDSHAKE_NS, &d->session, &d->err);
-    if (rc < 0)
-        fd_close(&fd);
-    else
-        d->fd = fd;
-    return rc;
+    return auth_connect(d->host, d->to.port, !d->to.once, &d->id, d->to.mine,
+                        d->to.theirs, 0, earlier_ns(slice, d->deadline_ns), &d->fd,
+                        &d->session, &d->err);
 }
 
 static void dial_free(struct dial *d)

@@ -2,7 +2,7 @@
 /* One thread, one poll(): the listening socket, the connections of all agents, and a
  * pipe to end the thread.
  *
- *   accept -> handshake (non-blocking, auth_wire.h, 10 s) -> frames -> meet.c
+ *   strangers -> handshake (wire/accept.h) -> frames -> meet.c
  *                                        TABLE, STOP, FINISH, WORLD <-'
  *
  * The handshake proves the job's token and name. The generation of an agent is in
@@ -34,7 +34,7 @@
     (20 * NS_PER_S) /* time for agents to stop their ranks (5 s + 10 s) and to close */
 #define ABSENT_NS                                                                      \
     (5 * NS_PER_S)     /* for agents that connect after a failure before the start */
-#define SPARE_CONNS 64 /* connections for unknown clients and restarted agents */
+#define SPARE_CONNS 64 /* connections of restarted agents */
 static void hub_close_conn(struct hub *h, struct conn *c, const char *why)
 {
     if (c->is_closing)
@@ -48,33 +48,22 @@ static void hub_close_conn(struct hub *h, struct conn *c, const char *why)
     meet_lost(&h->meet, (uint32_t)c->worker, why, clock_wall_us(), clock_now_ns());
 }
 
-static void hub_accept_all(struct hub *h)
+static void hub_admit(void *arg, const struct member *m)
 {
-    static const struct conn_kind kind = {.mine = ROLE_AGENT_HUB,
-                                          .theirs = ROLE_AGENT,
-                                          .max_payload_bytes =
-                                              MESSAGE_TO_HUB_MAX_BYTES};
-    int fd;
-    while (h->n < h->max && tcp_accept(h->listen_fd, &fd) == 0) {
-        struct conn *c = conn_new(fd, &kind);
-        if (!c)
-            return;
-        h->conns[h->n++] = c;
-    }
-}
-
-static void hub_continue_handshake(struct hub *h, struct conn *c)
-{
-    struct err err = ERR_INIT;
-    struct auth_id id = hub_id(h, 0);
-    int rc = conn_shake(c, &id, &err);
-    if (rc > 0)
-        conn_own_address(c, h->own_address, sizeof(h->own_address));
-    if (rc >= 0)
+    struct hub *h = arg;
+    struct conn *c;
+    int fd = m->fd;
+    if (h->n == h->max) {
+        log_warn("agent refused, too many are connected", "address=%s connected=%zu",
+                 m->address, h->n);
+        fd_close(&fd);
         return;
-    if (err.code)
-        log_warn("connection refused", "address=%s cause=\"%s\"", c->address, err.text);
-    hub_close_conn(h, c, err.text);
+    }
+    c = conn_new(m, MESSAGE_TO_HUB_MAX_BYTES);
+    if (!c)
+        return; /* out of memory: it connects again */
+    conn_own_address(c, h->own_address, sizeof(h->own_address));
+    h->conns[h->n++] = c;
 }
 
 /* Reports the failed rank at once to ranks that wait in the rendezvous. */
@@ -93,17 +82,19 @@ static void hub_serve_conn(struct hub *h, struct conn *c)
 {
     struct err err = ERR_INIT;
     struct frame f;
-    int gone = channel_serve(&c->channel, clock_now_ns()), rc;
-    while ((rc = channel_next(&c->channel, &f, &err)) > 0) {
+    int rc;
+    channel_serve(&c->channel);
+    while ((rc = channel_next(&c->channel, clock_now_ns(), &f, &err)) > 0) {
         rc = hub_take_frame(h, c, &f, &err);
-        channel_drop(&c->channel, &f);
         if (rc < 0)
             break;
     }
     if (rc < 0)
         hub_close_conn(h, c, err.text);
-    else if (gone < 0)
-        hub_close_conn(h, c, gone == -EPIPE ? "its agent exited" : strerror(-gone));
+    else if (c->channel.lost)
+        hub_close_conn(h, c,
+                       c->channel.lost == -EPIPE ? "its agent exited"
+                                                 : strerror(-c->channel.lost));
 }
 
 /* Sends heartbeats and checks deadlines. Returns the time of the next call. */
@@ -112,11 +103,9 @@ static uint64_t hub_tick(struct hub *h, uint64_t now_ns)
     uint64_t due = UINT64_MAX;
     for (size_t i = 0; i < h->n; i++) {
         struct conn *c = h->conns[i];
-        uint64_t next = c->deadline_ns;
+        uint64_t next = UINT64_MAX;
         char why[64];
-        if (c->phase != PHASE_OPEN && now_ns >= c->deadline_ns)
-            hub_close_conn(h, c, "no handshake");
-        if (c->phase == PHASE_OPEN && !c->is_closing
+        if (!c->is_closing
             && channel_tick(&c->channel, MESSAGE_PING, h->peer_timeout_ns, now_ns,
                             &next)
                    < 0) {
@@ -190,7 +179,7 @@ static void hub_form_world(struct hub *h)
         c->is_here = false;
         if (c->worker >= h->meet.workers)
             c->worker = -1; /* it may leave without a failure */
-        if (c->phase == PHASE_OPEN && !c->is_closing && !c->is_refused)
+        if (!c->is_closing && !c->is_refused)
             hub_send_world(h, c);
     }
 }
@@ -275,9 +264,8 @@ static uint64_t u64_min(uint64_t a, uint64_t b)
  * connect. */
 static bool hub_all_informed(const struct hub *h, uint64_t now_ns)
 {
-    for (size_t i = 0; i < h->n; i++)
-        if (h->conns[i]->phase == PHASE_OPEN)
-            return false;
+    if (h->n > 0)
+        return false;
     return now_ns >= h->absent_ns
            || meet_present(&h->meet) + h->n_broken >= h->meet.workers;
 }
@@ -285,6 +273,7 @@ static bool hub_all_informed(const struct hub *h, uint64_t now_ns)
 static uint64_t hub_next_deadline(struct hub *h, bool has_ended, uint64_t now_ns)
 {
     uint64_t due = u64_min(hub_tick(h, now_ns), meet_deadline_ns(&h->meet));
+    due = u64_min(due, door_next_ns(h->acceptor.door));
     if (h->meet.state == MEET_WAITING)
         due = u64_min(due, h->progress_ns);
     if (has_ended)
@@ -296,15 +285,11 @@ static uint64_t hub_next_deadline(struct hub *h, bool has_ended, uint64_t now_ns
 
 static void hub_fill_fds(struct hub *h)
 {
-    int listen_fd = h->n < h->max ? h->listen_fd : -1;
     h->fds[0] = (struct pollfd){.fd = h->wake[0], .events = POLLIN};
-    h->fds[1] = (struct pollfd){.fd = listen_fd, .events = POLLIN};
+    h->fds[1] = (struct pollfd){.fd = door_fd(h->acceptor.door), .events = POLLIN};
     for (size_t i = 0; i < h->n; i++) {
-        struct conn *c = h->conns[i];
-        h->fds[2 + i] = (struct pollfd){.fd = c->fd, .events = POLLIN};
-        if (c->phase == PHASE_OPEN)
-            h->fds[2 + i] = (struct pollfd){.fd = c->channel.fd,
-                                            .events = channel_events(&c->channel)};
+        const struct channel *c = &h->conns[i]->channel;
+        h->fds[2 + i] = (struct pollfd){.fd = c->conn.fd, .events = channel_events(c)};
     }
 }
 
@@ -312,6 +297,7 @@ static void hub_fill_fds(struct hub *h)
 static bool hub_serve_once(struct hub *h)
 {
     bool has_ended = h->meet.state == MEET_STOPPED || h->meet.state == MEET_FINISHED;
+    struct auth_id id;
     uint64_t now = clock_now_ns(), due = hub_next_deadline(h, has_ended, now);
     if (has_ended && (now >= h->linger_ns || hub_all_informed(h, now)))
         return false;
@@ -321,15 +307,11 @@ static bool hub_serve_once(struct hub *h)
     if (ready > 0 && h->fds[0].revents)
         return false;
     for (size_t i = 0; ready > 0 && i < polled; i++) {
-        if (!h->fds[2 + i].revents || h->conns[i]->is_closing)
-            continue;
-        if (h->conns[i]->phase == PHASE_OPEN)
+        if (h->fds[2 + i].revents && !h->conns[i]->is_closing)
             hub_serve_conn(h, h->conns[i]);
-        else
-            hub_continue_handshake(h, h->conns[i]);
     }
-    if (ready > 0 && h->fds[1].revents)
-        hub_accept_all(h);
+    id = hub_id(h, 0);
+    acceptor_serve(&h->acceptor, &id, NULL, hub_admit, h);
     hub_log_progress(h, clock_now_ns());
     hub_fail_rendezvous(h);
     hub_decide(h);
@@ -350,6 +332,7 @@ static void hub_free(struct hub *h)
     for (size_t i = 0; i < h->n; i++)
         conn_free(h->conns[i]);
     rdv_server_stop(h->server);
+    acceptor_close(&h->acceptor);
     fd_close(&h->listen_fd);
     fd_close(&h->wake[0]);
     fd_close(&h->wake[1]);
@@ -362,6 +345,8 @@ static void hub_free(struct hub *h)
 
 static int hub_open(struct hub *h, struct err *err)
 {
+    static const struct accept_kind kind = {
+        .name = "hub", .mine = ROLE_AGENT_HUB, .theirs = ROLE_AGENT};
     const struct agent_env *a = &h->env;
     uint16_t port;
     int rc = meet_init(&h->meet, a->num_workers, a->slots, a->np, a->start_timeout_s,
@@ -378,6 +363,9 @@ static int hub_open(struct hub *h, struct err *err)
                               "cannot listen for agents on port %u (HVD_CHECKIN_PORT)",
                               a->checkin_port);
     }
+    if ((rc = acceptor_open(&h->acceptor, &kind, err)) < 0
+        || (rc = door_listen(h->acceptor.door, h->listen_fd, false, err)) < 0)
+        return rc;
     if (pipe2(h->wake, O_CLOEXEC) < 0)
         return err_errno(err, errno, "cannot create the pipe of the hub");
     return 0;

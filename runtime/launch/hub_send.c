@@ -49,14 +49,14 @@ void hub_send_stop_to(struct hub *h, struct conn *c)
 void hub_send_stop(struct hub *h)
 {
     for (size_t i = 0; i < h->n; i++)
-        if (h->conns[i]->phase == PHASE_OPEN && !h->conns[i]->is_closing)
+        if (!h->conns[i]->is_closing)
             hub_send_stop_to(h, h->conns[i]);
 }
 
 void hub_send_finish(struct hub *h)
 {
     for (size_t i = 0; i < h->n; i++)
-        if (h->conns[i]->phase == PHASE_OPEN && !h->conns[i]->is_closing)
+        if (!h->conns[i]->is_closing)
             (void)channel_send(&h->conns[i]->channel, MESSAGE_FINISH, NULL, 0,
                                clock_now_ns());
 }

@@ -18,9 +18,10 @@ struct hub {
     struct token token;
     uint64_t peer_timeout_ns, progress_ns, linger_ns, absent_ns;
     int listen_fd, wake[2];
+    struct acceptor acceptor;
     uint16_t rdv_port, master_port;
     /* for other workers; 127.0.0.1 until one has connected */
-    char own_address[CONN_ADDRESS_BYTES];
+    char own_address[DOOR_ADDRESS_BYTES];
     struct rdv_server *server;
     struct meet meet;
     uint32_t n_broken; /* agents that failed before their HELLO */

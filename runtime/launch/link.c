@@ -67,9 +67,7 @@ int links_init(struct link_set *s, const struct links_config *c, struct err *err
 static void link_close(struct link *l)
 {
     fd_close(&l->fd);
-    if (l->channel.fd > 0)
-        channel_release(&l->channel);
-    l->channel.fd = l->channel.out_fd = -1;
+    channel_release(&l->channel);
 }
 
 static void link_kill(struct link_set *s, struct link *l)
@@ -119,7 +117,8 @@ int links_add(struct link_set *s,
     l->host = host;
     l->first = first;
     l->end = end;
-    l->fd = l->err_fd = l->channel.fd = l->channel.out_fd = -1;
+    l->fd = l->err_fd = -1;
+    frame_init(&l->channel.conn);
     lines_init(&l->err_lines);
     strbuf_init(&l->greeting, GREETING_MAX_BYTES);
     return 0;
@@ -219,7 +218,8 @@ static void link_open_channel(struct link_set *s,
 {
     channel_init(&l->channel, fd, session, ERRAND_TO_LAUNCHER_MAX_BYTES,
                  clock_now_ns());
-    l->channel.is_sealed = l->kind == LINK_SERVE;
+    if (l->kind == LINK_SERVE)
+        channel_seal(&l->channel);
     l->state = LINK_OPEN;
     s->c.on_open(s->c.arg, l);
 }
@@ -380,7 +380,7 @@ nfds_t links_pollfds(const struct link_set *s, struct pollfd *p)
         if (l->err_fd >= 0)
             p[n++] = (struct pollfd){.fd = l->err_fd, .events = POLLIN};
         if (l->state == LINK_OPEN)
-            p[n++] = (struct pollfd){.fd = l->channel.fd,
+            p[n++] = (struct pollfd){.fd = l->channel.conn.fd,
                                      .events = channel_events(&l->channel)};
         else if (l->state == LINK_GREETING)
             p[n++] = (struct pollfd){.fd = l->fd, .events = POLLIN};
@@ -396,23 +396,25 @@ static void link_serve_open(struct link_set *s, struct link *l, uint64_t now_ns)
     struct frame f;
     char why[100];
     uint64_t next;
-    int gone = channel_serve(&l->channel, now_ns), rc = 0;
-    while (l->state == LINK_OPEN && (rc = channel_next(&l->channel, &f, &err)) > 0) {
+    int rc = 0, lost;
+    channel_serve(&l->channel);
+    while (l->state == LINK_OPEN
+           && (rc = channel_next(&l->channel, now_ns, &f, &err)) > 0) {
         rc = f.type != ERRAND_PING && f.n < 4
                  ? err_set(&err, -EPROTO, "a message is malformed")
                  : s->c.on_frame(s->c.arg, l, &f, &err);
         if (l->state != LINK_OPEN)
             return;
-        channel_drop(&l->channel, &f);
         if (rc < 0)
             break;
     }
+    lost = l->channel.lost;
     if (rc < 0) {
         link_begin_end(s, l, err.text);
-    } else if (gone < 0) {
+    } else if (lost) {
         (void)snprintf(why, sizeof(why), "its agent exited or the connection broke%s%s",
-                       gone == -EPIPE ? "" : ": ",
-                       gone == -EPIPE ? "" : strerror(-gone));
+                       lost == -EPIPE ? "" : ": ",
+                       lost == -EPIPE ? "" : strerror(-lost));
         link_begin_end(s, l, why);
     } else if (channel_tick(&l->channel, ERRAND_PING, s->c.peer_timeout_ns, now_ns,
                             &next)

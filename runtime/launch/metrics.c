@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A minimal HTTP server for Prometheus: one thread, one connection at a time. Each
- * connection is bounded by REQUEST_LIMIT_NS, so that a slow client can only delay the
- * next scrape. Answers one request, then closes.
+/* A minimal HTTP server for Prometheus: one thread. Connections are strangers to the end
+ * (wire/door.h): slow ones delay no other. Answers one request, then closes.
  *
  * Pages are the files rank.N of a folder, which ranks map and write (api/stats.c). They
  * are read, not mapped: a file that a rank truncates is then a short read and not a
@@ -19,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
@@ -27,14 +27,15 @@
 #include "runtime/base/parse.h"
 #include "runtime/contract/contract.h"
 #include "runtime/contract/stats_page.h"
+#include "runtime/wire/door.h"
 
-enum { REQUEST_MAX = 4096, PAGES_MAX = 65536 };
-static const uint64_t REQUEST_LIMIT_NS = 2 * NS_PER_S;
+enum { REQUEST_MAX = 4096, PAGES_MAX = 65536, MAX_SCRAPES = 64 };
 static const size_t TEXT_MAX = 256u << 20;
 
 struct agent_metrics {
     pthread_t thread;
     int listen_fd, wake[2];
+    struct door *door;
     uint16_t port;
     char dir[CONTRACT_PATH_MAX];
     _Atomic int64_t generation; /* -1: unknown. Relaxed: it publishes no other data */
@@ -123,75 +124,113 @@ static void metrics_put_generation(const struct agent_metrics *m, struct strbuf 
 
 /* --- HTTP --- */
 
-/* Reads up to the blank line that ends a request, at most REQUEST_MAX bytes. */
-static bool metrics_read_request(int fd, char *buf, uint64_t deadline_ns)
-{
-    size_t n = 0;
+struct scrape { /* a connection */
+    char request[REQUEST_MAX];
+    size_t n; /* bytes of it */
+    bool has_answer;
+    struct strbuf answer;
+    size_t n_sent;
+};
 
-    while (n < REQUEST_MAX - 1) {
-        ssize_t k = read(fd, buf + n, REQUEST_MAX - 1 - n);
-
-        if (k == 0)
-            return false;
-        if (k < 0 && errno != EAGAIN && errno != EINTR)
-            return false;
-        if (k < 0 && fd_wait(fd, POLLIN, deadline_ns) < 0)
-            return false;
-        n += k > 0 ? (size_t)k : 0;
-        buf[n] = 0;
-        if (strstr(buf, "\r\n\r\n"))
-            return true;
-    }
-    return false;
-}
-
-static void metrics_answer(const struct agent_metrics *m, int fd)
+static void metrics_put_answer(const struct agent_metrics *m, struct scrape *c)
 {
     CLEANUP(strbuf_release) struct strbuf body = {0};
-    uint64_t deadline_ns = clock_now_ns() + REQUEST_LIMIT_NS;
-    char request[REQUEST_MAX], head[256];
     const char *status = "200 OK";
 
-    if (!metrics_read_request(fd, request, deadline_ns))
-        return;
     strbuf_init(&body, TEXT_MAX);
-    if (strncmp(request, "GET ", 4) != 0) {
+    if (strncmp(c->request, "GET ", 4) != 0) {
         status = "405 Method Not Allowed";
         strbuf_puts(&body, "only GET\n");
-    } else if (strncmp(request + 4, "/metrics ", 9) != 0
-               && strncmp(request + 4, "/metrics?", 9) != 0) {
+    } else if (strncmp(c->request + 4, "/metrics ", 9) != 0
+               && strncmp(c->request + 4, "/metrics?", 9) != 0) {
         status = "404 Not Found";
         strbuf_puts(&body, "only /metrics\n");
     } else {
         metrics_put_generation(m, &body);
         metrics_put_pages(m->dir, &body);
     }
-    if (strbuf_status(&body) < 0)
-        return; /* out of memory: the next scrape may succeed */
-    (void)snprintf(head, sizeof(head),
-                   "HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; "
-                   "charset=utf-8\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
-                   status, body.n);
-    if (fd_write_full(fd, head, strlen(head), deadline_ns) == 0)
-        (void)fd_write_full(fd, strbuf_str(&body), body.n,
-                            deadline_ns); /* the client may have closed */
+    strbuf_init(&c->answer, TEXT_MAX + REQUEST_MAX);
+    strbuf_printf(&c->answer,
+                  "HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; "
+                  "charset=utf-8\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
+                  status, body.n);
+    strbuf_add(&c->answer, strbuf_str(&body), body.n);
+    if (strbuf_status(&body) < 0 || strbuf_status(&c->answer) < 0)
+        strbuf_clear(&c->answer); /* out of memory: the next scrape may succeed */
+    c->has_answer = true;
+}
+
+/* Reads up to the blank line that ends a request. 1: it is complete. */
+static int metrics_read_request(struct scrape *c, struct stranger *s, struct err *err)
+{
+    ssize_t k = read(s->fd, c->request + c->n, sizeof(c->request) - 1 - c->n);
+
+    if (k < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+    if (k == 0)
+        return -EPIPE;
+    s->has_sent = true;
+    c->n += (size_t)k;
+    c->request[c->n] = '\0';
+    if (strstr(c->request, "\r\n\r\n"))
+        return 1;
+    return c->n < sizeof(c->request) - 1
+               ? 0
+               : err_set(err, -EMSGSIZE, "its request has %d bytes or more",
+                         REQUEST_MAX);
+}
+
+/* -EPIPE after all is sent: the door closes the connection. */
+static int metrics_send_answer(struct scrape *c, struct stranger *s)
+{
+    while (c->n_sent < c->answer.n) {
+        ssize_t k = send(s->fd, strbuf_str(&c->answer) + c->n_sent,
+                         c->answer.n - c->n_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0 && errno == EAGAIN) {
+            s->wants_out = true;
+            return 0;
+        }
+        if (k < 0)
+            return -errno;
+        c->n_sent += (size_t)k;
+    }
+    return -EPIPE;
+}
+
+static int metrics_step(void *arg, struct stranger *s, struct err *err)
+{
+    const struct agent_metrics *m = arg;
+    struct scrape *c = s->data;
+
+    if (!c->has_answer) {
+        int rc = metrics_read_request(c, s, err);
+
+        if (rc <= 0)
+            return rc;
+        metrics_put_answer(m, c);
+    }
+    return metrics_send_answer(c, s);
+}
+
+static void metrics_release_scrape(struct stranger *s)
+{
+    struct scrape *c = s->data;
+
+    strbuf_release(&c->answer);
 }
 
 static void *metrics_main(void *arg)
 {
-    const struct agent_metrics *m = arg;
+    struct agent_metrics *m = arg;
     struct pollfd fds[2] = {{.fd = m->wake[0], .events = POLLIN},
-                            {.fd = m->listen_fd, .events = POLLIN}};
+                            {.fd = door_fd(m->door), .events = POLLIN}};
 
     while (!(fds[0].revents & POLLIN)) {
-        int fd = -1;
-
-        if (poll(fds, 2, -1) <= 0)
-            continue;
-        if (!(fds[1].revents & POLLIN) || tcp_accept(m->listen_fd, &fd) < 0)
-            continue;
-        metrics_answer(m, fd);
-        fd_close(&fd);
+        (void)poll(fds, 2, clock_left_ms(door_next_ns(m->door)));
+        door_serve(m->door, m, clock_now_ns());
     }
     return NULL;
 }
@@ -213,6 +252,7 @@ static int metrics_start_thread(struct agent_metrics *m, struct err *err)
 
 static void metrics_free(struct agent_metrics *m)
 {
+    door_close(m->door);
     fd_close(&m->listen_fd);
     fd_close(&m->wake[0]);
     fd_close(&m->wake[1]);
@@ -224,6 +264,11 @@ int metrics_start(uint16_t port,
                   struct agent_metrics **ret,
                   struct err *err)
 {
+    static const struct door_kind kind = {.name = "metrics",
+                                          .data_bytes = sizeof(struct scrape),
+                                          .max = MAX_SCRAPES,
+                                          .step = metrics_step,
+                                          .release = metrics_release_scrape};
     struct agent_metrics *m = mem_zalloc(sizeof(*m));
     int rc;
 
@@ -237,6 +282,8 @@ int metrics_start(uint16_t port,
         rc = tcp_listen("0.0.0.0", port, &m->listen_fd, &m->port, err);
     if (rc == 0 && pipe2(m->wake, O_CLOEXEC) < 0)
         rc = err_errno(err, errno, "cannot make a pipe for metrics");
+    rc = rc < 0 ? rc : door_open(&kind, &m->door, err);
+    rc = rc < 0 ? rc : door_listen(m->door, m->listen_fd, false, err);
     rc = rc < 0 ? rc : metrics_start_thread(m, err);
     if (rc < 0)
         metrics_free(m);

@@ -1,16 +1,20 @@
 # The two launchers, hvd-agent and horovodrun (= perseusrun), from one engine.
 LAUNCH_SRC := $(filter-out runtime/launch/agent_main.c runtime/launch/horovodrun_main.c,\
-                $(wildcard runtime/launch/*.c runtime/launch/core/*.c))
+                $(wildcard runtime/launch/*.c runtime/launch/core/*.c) \
+                $(if $(filter static,$(V)),$(wildcard runtime/launch/static/*.c)))
 LAUNCH_LIBS := launch rendezvous wire contract base
 $(eval $(call archive,launch,$(LAUNCH_SRC)))
-$(eval $(call program,hvd-agent,runtime/launch/agent_main.c,$(LAUNCH_LIBS),))
+# libsodium encrypts what may hold secrets. It is linked in like libyaml, below.
+LIBSODIUM := $(shell gcc -print-file-name=libsodium.a)
+$(O)/runtime/launch/seal.o: XFLAGS := -idirafter /usr/include
+$(eval $(call program,hvd-agent,runtime/launch/agent_main.c,$(LAUNCH_LIBS),$(LIBSODIUM)))
 # libyaml linked in: the shipped horovodrun needs nothing of the image that it starts in. The object is
 # glibc's, but its parser calls only what ISO C has, so it goes into the static musl program too (which
 # would not link otherwise). -idirafter: zig's own libc headers come first.
 LIBYAML := $(shell gcc -print-file-name=libyaml.a)
 $(O)/runtime/launch/config_file.o: XFLAGS := -idirafter /usr/include
-$(eval $(call program,horovodrun,runtime/launch/horovodrun_main.c,$(LAUNCH_LIBS),$(LIBYAML)))
-$(eval $(call unit,launch,$(LAUNCH_LIBS) core wire base,$(LIBYAML) -lm))
+$(eval $(call program,horovodrun,runtime/launch/horovodrun_main.c,$(LAUNCH_LIBS),$(LIBYAML) $(LIBSODIUM)))
+$(eval $(call unit,launch,$(LAUNCH_LIBS) core wire base,$(LIBYAML) $(LIBSODIUM) -lm))
 ALL_BINS += $(O)/bin/hvd-agent $(O)/bin/horovodrun $(O)/bin/hvd-rsh
 $(O)/bin/hvd-rsh: $(O)/bin/hvd-agent
 	@ln -sfn hvd-agent $@

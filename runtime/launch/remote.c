@@ -13,7 +13,6 @@
  * does everything, except the rendezvous and, with serve, connecting. Called by
  * horovodrun.c. */
 #include "runtime/launch/remote.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,8 +191,9 @@ static int remote_take_ready(struct remote *r,
     meet_set_ready(&r->meet, host);
     log_info("host is ready", "host=%s", r->job->hosts->v[host].name);
     if (l->kind == LINK_SERVE) {
-        (void)tcp_peer_addr(l->channel.fd, h->ready.own, sizeof(h->ready.own));
-        (void)tcp_local_addr(l->channel.fd, h->ready.theirs, sizeof(h->ready.theirs));
+        int fd = l->channel.conn.fd;
+        (void)tcp_peer_addr(fd, h->ready.own, sizeof(h->ready.own));
+        (void)tcp_local_addr(fd, h->ready.theirs, sizeof(h->ready.theirs));
     } else if (host != l->first) { /* it sees the agent in between, not this host */
         (void)snprintf(h->ready.theirs, sizeof(h->ready.theirs), "%s",
                        r->hosts[l->first].ready.theirs);

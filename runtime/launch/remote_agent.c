@@ -117,7 +117,7 @@ remote_agent_put_output(void *arg, uint32_t rank, int which, const char *p, size
 static bool remote_agent_output_is_held(const void *arg)
 {
     const struct remote_agent *a = arg;
-    return a->is_up && (a->credit <= 0 || a->up.out.n > UP_HIGH_BYTES);
+    return a->is_up && (a->credit <= 0 || frame_unsent(&a->up.conn) > UP_HIGH_BYTES);
 }
 
 /* --- the end --- */
@@ -368,18 +368,18 @@ static void remote_agent_serve_up(struct remote_agent *a)
     uint64_t next, now_ns = clock_now_ns();
     uint64_t silence_ns =
         a->has_job ? a->e.peer_timeout_ms * NS_PER_MS : FIRST_WORDS_NS;
-    int gone = channel_serve(&a->up, now_ns), rc = 0;
-    while (a->is_up && (rc = channel_next(&a->up, &f, &err)) > 0) {
+    int rc = 0;
+    channel_serve(&a->up);
+    while (a->is_up && (rc = channel_next(&a->up, now_ns, &f, &err)) > 0) {
         rc = remote_agent_take_frame(a, &f, &err);
-        channel_drop(&a->up, &f);
         if (rc < 0)
             break;
     }
     if (rc < 0) {
         remote_agent_fail(a, 125, 0, err.text);
-        (void)channel_serve(&a->up, now_ns); /* send the report */
+        channel_serve(&a->up); /* send the report */
     }
-    if (rc < 0 || gone < 0
+    if (rc < 0 || a->up.lost
         || channel_tick(&a->up, ERRAND_PING, silence_ns, now_ns, &next) < 0)
         remote_agent_lose_launcher(a);
 }
@@ -429,7 +429,7 @@ static bool remote_agent_is_over(const struct remote_agent *a)
     if (clock_now_ns() >= a->deadline_ns)
         return true;
     return (!a->engine || engine_has_ended(a->engine)) && links_left(&a->links) == 0
-           && (!a->is_up || a->up.out.n == 0);
+           && (!a->is_up || frame_unsent(&a->up.conn) == 0);
 }
 
 static uint64_t remote_agent_next_due(const struct remote_agent *a)

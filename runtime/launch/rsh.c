@@ -170,7 +170,7 @@ static int rsh_try_once(struct rsh *r, int *ret_sig)
     if ((rc = dial_end(dial, &fd, &session, &r->why)) < 0)
         return rc;
     channel_init(&r->up, fd, &session, SHELL_MAX_BYTES, clock_now_ns());
-    r->up.is_sealed = true;
+    channel_seal(&r->up);
     return 0;
 }
 
@@ -274,19 +274,20 @@ static int rsh_serve_up(struct rsh *r, struct err *err)
 {
     struct frame f;
     uint64_t next, now_ns = clock_now_ns();
-    int gone = channel_serve(&r->up, now_ns), rc = 0;
-    while (!r->has_end && (rc = channel_next(&r->up, &f, err)) > 0) {
+    int rc = 0, lost;
+    channel_serve(&r->up);
+    while (!r->has_end && (rc = channel_next(&r->up, now_ns, &f, err)) > 0) {
         rc = rsh_take_frame(r, &f, err);
-        channel_drop(&r->up, &f);
         if (rc < 0)
             break;
     }
     if (rc < 0 || r->has_end)
         return rc;
-    if (gone < 0)
-        return err_set(err, gone, "its agent exited or the connection broke%s%s",
-                       gone == -EPIPE ? "" : ": ",
-                       gone == -EPIPE ? "" : strerror(-gone));
+    lost = r->up.lost;
+    if (lost)
+        return err_set(err, lost, "its agent exited or the connection broke%s%s",
+                       lost == -EPIPE ? "" : ": ",
+                       lost == -EPIPE ? "" : strerror(-lost));
     if (channel_tick(&r->up, SHELL_PING, SHELL_PEER_NS, now_ns, &next) < 0)
         return err_set(err, -ETIMEDOUT, "its agent was silent for %llu s",
                        SHELL_PEER_NS / NS_PER_S);

@@ -3,12 +3,10 @@
  * of one job (remote_agent.c) or runs one command of a remote shell (shell.c). The
  * children have nothing in common but the user.
  *
- *   accept -> handshake (conn.c, 10 s, in this process) -> fork -+-> remote_agent_run()
- *                                                                '-> shell_serve()
+ *   strangers -> handshake (wire/accept.h) -> fork -+-> remote_agent_run()
+ *                                                   '-> shell_serve()
  *
- * A client without the token costs a descriptor for at most ten seconds and no
- * process; if all places are taken, the oldest unauthenticated connection is closed.
- * The token file is read again for each connection, so that a new token needs no
+ * A client without the token costs no process. The token file is read again for each connection, so that a new token needs no
  * restart. A child stops its ranks when its connection or this process ends
  * (pdeathsig SIGTERM). As process 1 of a pod this process also reaps orphans. It
  * ends only after a signal, with an exit code other than 0: a pod that was deleted
@@ -31,7 +29,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
-#include "runtime/launch/conn.h"
+#include "runtime/launch/channel.h"
 #include "runtime/launch/core/shell.h"
 #include "runtime/launch/core/words.h"
 #include "runtime/launch/remote_agent.h"
@@ -40,10 +38,10 @@
 #include "runtime/launch/session.h"
 #include "runtime/launch/shell.h"
 #include "runtime/launch/signals.h"
+#include "runtime/wire/accept.h"
 
-#define MAX_HANDSHAKES 64
-#define MAX_JOBS       256
-#define END_NS         (20 * NS_PER_S)
+#define MAX_JOBS 256
+#define END_NS   (20 * NS_PER_S)
 
 struct serve_state {
     struct serve_env env;
@@ -51,8 +49,8 @@ struct serve_state {
     uint32_t port;
     struct signals signals;
     int listen_fd;
-    struct conn *handshakes[MAX_HANDSHAKES];
-    size_t n;
+    struct acceptor acceptor;
+    struct token token; /* while strangers are served */
     pid_t jobs[MAX_JOBS];
     size_t n_jobs;
     bool is_ending;
@@ -91,38 +89,12 @@ static int serve_read_words(struct serve_state *s, char *const *argv)
     return 0;
 }
 
-static void serve_forget(struct serve_state *s, size_t i)
-{
-    memmove(&s->handshakes[i], &s->handshakes[i + 1],
-            (s->n - i - 1) * sizeof(struct conn *));
-    s->n--;
-}
-
-static void serve_accept_all(struct serve_state *s)
-{
-    static const struct conn_kind kind = {.mine = ROLE_AGENT_SERVE,
-                                          .theirs = ROLE_LAUNCHER,
-                                          .or_theirs = ROLE_SHELL,
-                                          .max_payload_bytes =
-                                              ERRAND_TO_AGENT_MAX_BYTES};
-    int fd;
-    while (tcp_accept(s->listen_fd, &fd) == 0) {
-        if (s->n == MAX_HANDSHAKES) {
-            conn_free(s->handshakes[0]);
-            serve_forget(s, 0);
-        }
-        struct conn *c = conn_new(fd, &kind);
-        if (c)
-            s->handshakes[s->n++] = c;
-    }
-}
-
 /* The child. Closes all descriptors of the parent but the connection. */
-static void serve_child_main(struct serve_state *s,
-                             struct conn *c,
-                             const struct token *root,
-                             pid_t parent)
+static void
+serve_child_main(struct serve_state *s, const struct member *m, pid_t parent)
 {
+    struct remote_peer up = {.root = s->token};
+    bool is_shell = m->role == ROLE_SHELL;
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
     if (getppid() != parent)
@@ -132,59 +104,50 @@ static void serve_child_main(struct serve_state *s,
     if (null > 0)
         (void)dup2(null, 0); /* rank 0 must not read our standard input */
     fd_close(&null);
-    for (size_t i = 0; i < s->n; i++)
-        if (s->handshakes[i] != c)
-            conn_free(s->handshakes[i]);
-    if (c->kind.theirs == ROLE_SHELL) {
-        c->channel.is_sealed = true;
-        c->channel.max_payload_bytes = SHELL_MAX_BYTES;
-        _exit(shell_serve(&s->signals, &c->channel));
-    }
-    struct remote_peer up = {.channel = c->channel, .root = *root};
-    up.channel.is_sealed = true;
-    _exit(remote_agent_run(&s->signals, &up));
+    acceptor_close(&s->acceptor);
+    channel_init(&up.channel, m->fd, &m->session,
+                 is_shell ? SHELL_MAX_BYTES : ERRAND_TO_AGENT_MAX_BYTES,
+                 clock_now_ns());
+    channel_seal(&up.channel);
+    _exit(is_shell ? shell_serve(&s->signals, &up.channel)
+                   : remote_agent_run(&s->signals, &up));
 }
 
-static void
-serve_start_job(struct serve_state *s, struct conn *c, const struct token *root)
+static void serve_start_job(struct serve_state *s, const struct member *m)
 {
     pid_t parent = getpid();
     if (s->n_jobs == MAX_JOBS) {
-        log_warn("job refused, too many are running", "address=%s jobs=%d", c->address,
+        log_warn("job refused, too many are running", "address=%s jobs=%d", m->address,
                  MAX_JOBS);
         return;
     }
     pid_t pid = fork();
     if (pid == 0)
-        serve_child_main(s, c, root, parent);
+        serve_child_main(s, m, parent);
     if (pid < 0) {
-        log_warn("job refused", "address=%s cause=\"%s\"", c->address, strerror(errno));
+        log_warn("job refused", "address=%s cause=\"%s\"", m->address, strerror(errno));
         return;
     }
     s->jobs[s->n_jobs++] = pid;
-    log_info(c->kind.theirs == ROLE_SHELL ? "command accepted" : "job accepted",
-             "address=%s pid=%d", c->address, (int)pid);
+    log_info(m->role == ROLE_SHELL ? "command accepted" : "job accepted",
+             "address=%s pid=%d", m->address, (int)pid);
 }
 
-/* True if the handshake is over, with or without success. */
-static bool serve_handshake(struct serve_state *s, struct conn *c)
+static void serve_admit(void *arg, const struct member *m)
+{
+    int fd = m->fd;
+    serve_start_job(arg, m);
+    fd_close(&fd);
+}
+
+/* Reads the token again, so that a new one needs no restart. */
+static void serve_strangers(struct serve_state *s)
 {
     struct err err = ERR_INIT;
-    struct token token;
-    struct auth_id id = {.token = &token, .job_id = SERVE_JOB_ID};
-    int rc = token_read_file(s->token_file, &token, &err);
-    if (rc == 0)
-        rc = conn_shake(c, &id, &err);
-    /* the client only tested the port */
-    if (rc == -EPIPE && c->phase == PHASE_HELLO && !c->n)
-        log_debug("connection closed without data", "address=%s", c->address);
-    else if (rc < 0)
-        log_warn("connection refused", "address=%s cause=\"%s\"", c->address,
-                 err.code ? err.text : strerror(-rc));
-    if (rc > 0)
-        serve_start_job(s, c, &token);
-    token_wipe(&token);
-    return rc != 0;
+    struct auth_id id = {.token = &s->token, .job_id = SERVE_JOB_ID};
+    bool has_token = token_read_file(s->token_file, &s->token, &err) == 0;
+    acceptor_serve(&s->acceptor, has_token ? &id : NULL, err.text, serve_admit, s);
+    token_wipe(&s->token);
 }
 
 static void serve_reap(struct serve_state *s)
@@ -215,38 +178,32 @@ static void serve_take_signals(struct serve_state *s)
             s->end_signal = sig;
         }
         s->is_ending = true;
+        acceptor_close(&s->acceptor);
         fd_close(&s->listen_fd);
     }
 }
 
 static void serve_poll_once(struct serve_state *s)
 {
-    struct pollfd p[2 + MAX_HANDSHAKES];
-    uint64_t due = s->is_ending ? s->end_ns : UINT64_MAX, now_ns;
-    p[0] = (struct pollfd){.fd = s->signals.fd, .events = POLLIN};
-    p[1] = (struct pollfd){.fd = s->listen_fd, .events = POLLIN};
-    for (size_t i = 0; i < s->n; i++) {
-        p[2 + i] = (struct pollfd){.fd = s->handshakes[i]->fd, .events = POLLIN};
-        if (s->handshakes[i]->deadline_ns < due)
-            due = s->handshakes[i]->deadline_ns;
-    }
-    if (poll(p, 2 + s->n, clock_left_ms(due)) < 0)
+    struct door *door = s->acceptor.door;
+    uint64_t due = s->is_ending ? s->end_ns : UINT64_MAX;
+    struct pollfd p[] = {{.fd = s->signals.fd, .events = POLLIN},
+                         {.fd = s->is_ending ? -1 : door_fd(door), .events = POLLIN}};
+    if (!s->is_ending)
+        due = door_next_ns(door);
+    if (poll(p, ARRAY_LEN(p), clock_left_ms(due)) < 0)
         return;
-    now_ns = clock_now_ns();
-    for (size_t i = s->n; i-- > 0;) {
-        struct conn *c = s->handshakes[i];
-        if ((p[2 + i].revents && serve_handshake(s, c)) || now_ns >= c->deadline_ns) {
-            conn_free(c);
-            serve_forget(s, i);
-        }
-    }
-    if (p[1].revents)
-        serve_accept_all(s);
+    if (!s->is_ending)
+        serve_strangers(s);
     serve_take_signals(s);
 }
 
 static int serve_open_all(struct serve_state *s, struct err *err)
 {
+    static const struct accept_kind kind = {.name = "serve",
+                                            .mine = ROLE_AGENT_SERVE,
+                                            .theirs = ROLE_LAUNCHER,
+                                            .or_theirs = ROLE_SHELL};
     struct token token;
     uint16_t port;
     int rc =
@@ -257,6 +214,10 @@ static int serve_open_all(struct serve_state *s, struct err *err)
         return rc;
     gpu_info_log(&s->signals, environ);
     rc = tcp_listen(s->bind, (uint16_t)s->port, &s->listen_fd, &port, err);
+    if (rc == 0)
+        rc = acceptor_open(&s->acceptor, &kind, err);
+    if (rc == 0)
+        rc = door_listen(s->acceptor.door, s->listen_fd, false, err);
     if (rc == 0)
         log_info("serving", "address=%s port=%u version=%s", s->bind, port,
                  HVD_VERSION_STRING);
@@ -285,10 +246,7 @@ int agent_serve(char *const *argv)
     }
     while (!code && !(s->is_ending && (!s->n_jobs || clock_now_ns() >= s->end_ns)))
         serve_poll_once(s);
-    while (s->n) {
-        conn_free(s->handshakes[s->n - 1]);
-        s->n--;
-    }
+    acceptor_close(&s->acceptor);
     fd_close(&s->listen_fd);
     signals_release(&s->signals);
     return code ? code : 128 + s->end_signal;

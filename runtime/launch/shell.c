@@ -280,16 +280,16 @@ static void shell_serve_up(struct shell *s)
     struct err err = ERR_INIT;
     struct frame f;
     uint64_t next, now_ns = clock_now_ns();
-    int gone = channel_serve(&s->up, now_ns), rc = 0;
-    while ((rc = channel_next(&s->up, &f, &err)) > 0) {
+    int rc;
+    channel_serve(&s->up);
+    while ((rc = channel_next(&s->up, now_ns, &f, &err)) > 0) {
         rc = shell_take_frame(s, &f, &err);
-        channel_drop(&s->up, &f);
         if (rc < 0)
             break;
     }
     if (rc < 0)
         log_warn("connection of a command closed", "cause=\"%s\"", err.text);
-    if (rc < 0 || gone < 0
+    if (rc < 0 || s->up.lost
         || channel_tick(&s->up, SHELL_PING, SHELL_PEER_NS, now_ns, &next) < 0)
         shell_lose_client(s);
 }

@@ -17,13 +17,14 @@
 #include "runtime/base/mem.h"
 #include "runtime/rendezvous/rdv_wire.h"
 #include "runtime/wire/bytes.h"
+#include "runtime/wire/frame.h"
 
 #define GRACE_MS       1000u
 #define RETRY_PAUSE_MS 100u
 #define TRY_MS         500u /* per address of several; doubled each pass */
 
 struct rdv_client {
-    int fd;
+    struct frame_conn conn;
     uint32_t rank, round;
     uint32_t size;     /* of the world */
     uint32_t job_size; /* of the job, which may be larger than the world */
@@ -31,7 +32,6 @@ struct rdv_client {
         *part; /* its size entries, owned by the caller, until open returns; or NULL */
     bool is_broken;
     bool is_found; /* the server has proved itself: its refusal is final */
-    struct auth_session session;
     char local_addr[64];
     char server[HOST_NAME_MAX_BYTES + 16]; /* "host port n" for messages */
 };
@@ -56,68 +56,40 @@ static int client_transport_error(struct rdv_client *c, int rc, struct err *err)
     return err_errno(err, -rc, "rendezvous server %s (rank %u)", c->server, c->rank);
 }
 
-static int send_frame(struct rdv_client *c,
-                      enum rdv_type type,
-                      const uint8_t *payload,
-                      uint32_t n,
-                      uint64_t deadline_ns)
+/* -ENOMEM and -ENOBUFS: nothing was sent. */
+static int client_send(struct rdv_client *c,
+                       enum rdv_type type,
+                       const uint8_t *payload,
+                       size_t n,
+                       uint64_t deadline_ns)
 {
-    uint8_t head[RDV_HEADER_BYTES], mac[RDV_MAC_BYTES], digest[SHA256_BYTES];
+    int rc = frame_send(&c->conn, (uint8_t)type, payload, n);
 
-    rdv_header(type, n, head);
-    sha256_digest(payload, n, digest);
-    rdv_mac_send(&c->session, head, digest, mac);
-    int rc = fd_write_full(c->fd, head, sizeof(head), deadline_ns);
-    if (rc == 0)
-        rc = fd_write_full(c->fd, payload, n, deadline_ns);
-    if (rc == 0)
-        rc = fd_write_full(c->fd, mac, sizeof(mac), deadline_ns);
-    return rc;
+    return rc < 0 ? rc : frame_flush_until(&c->conn, deadline_ns);
 }
 
-/* Receives one frame; the payload starts room_before bytes into *ret_buf, which the
- * caller frees. */
-static int recv_frame(struct rdv_client *c,
-                      uint64_t deadline_ns,
-                      size_t room_before,
-                      enum rdv_type *ret_type,
-                      uint8_t **ret_buf,
-                      uint32_t *ret_n,
-                      struct err *err)
+/* ret: valid until the next frame. */
+static int client_receive(struct rdv_client *c,
+                          uint64_t deadline_ns,
+                          struct frame *ret,
+                          struct err *err)
 {
-    uint8_t head[RDV_HEADER_BYTES], mac[RDV_MAC_BYTES];
-    enum rdv_type type;
-    uint32_t n = 0;
-    int rc = fd_read_full(c->fd, head, sizeof(head), deadline_ns);
+    int rc = frame_recv_until(&c->conn, deadline_ns, ret);
 
-    if (rc)
+    if (rc == 1)
+        return 0;
+    if (rc != -EBADMSG)
         return client_transport_error(c, rc, err);
-    c->is_broken = true; /* until the frame is whole */
-    rc = rdv_header_from_server(head, c->size, &type, &n, err);
-    if (rc)
-        return rc;
-    AUTOFREE uint8_t *buf = mem_alloc(room_before + n);
-    if (!buf)
-        return err_set(err, -ENOMEM, "out of memory for %u bytes of the rendezvous", n);
-    rc = fd_read_full(c->fd, buf + room_before, n, deadline_ns);
-    if (rc == 0)
-        rc = fd_read_full(c->fd, mac, sizeof(mac), deadline_ns);
-    if (rc)
-        return client_transport_error(c, rc, err);
-    rc = rdv_mac_check(&c->session, head, buf + room_before, n, mac, err);
-    if (rc)
-        return rc;
-    c->is_broken = false;
-    *ret_type = type;
-    *ret_n = n;
-    *ret_buf = TAKE(buf);
-    return 0;
+    c->is_broken = true;
+    return err_set(err, -EPROTO,
+                   "rendezvous server %s sent a frame that is not "
+                   "authentic",
+                   c->server);
 }
 
-static int
-client_refused(struct rdv_client *c, const uint8_t *p, uint32_t n, struct err *err)
+static int client_refused(struct rdv_client *c, const struct frame *f, struct err *err)
 {
-    int rc = rdv_refused_parse(p, n, err);
+    int rc = rdv_refused_parse(f->p, f->n, err);
 
     c->is_broken = rc != -ETIMEDOUT && rc != -ECANCELED;
     return rc;
@@ -135,26 +107,24 @@ static int send_join(struct rdv_client *c, uint64_t deadline_ns, struct err *err
     bytes_store_u32(payload + 4, c->job_size);
     for (uint32_t i = 0; i < n_part; i++)
         bytes_store_u32(payload + 8 + (size_t)i * 4, c->part[i]);
-    int rc = send_frame(c, RDV_JOIN, payload, n, deadline_ns);
+    int rc = client_send(c, RDV_JOIN, payload, n, deadline_ns);
     return rc ? client_transport_error(c, rc, err) : 0;
 }
 
 static int client_join(struct rdv_client *c, uint64_t deadline_ns, struct err *err)
 {
-    AUTOFREE uint8_t *answer = NULL;
-    enum rdv_type type = RDV_REFUSED;
-    uint32_t n = 0;
+    struct frame f;
     int rc = send_join(c, deadline_ns, err);
 
     if (rc)
         return rc;
-    rc = recv_frame(c, deadline_ns, 0, &type, &answer, &n, err);
+    rc = client_receive(c, deadline_ns, &f, err);
     if (rc)
         return rc;
-    if (type == RDV_REFUSED)
-        return client_refused(c, answer, n, err);
-    if (type != RDV_WELCOME)
-        return err_set(err, -EPROTO, "rendezvous server answered JOIN by %u", type);
+    if (f.type == RDV_REFUSED)
+        return client_refused(c, &f, err);
+    if (f.type != RDV_WELCOME)
+        return err_set(err, -EPROTO, "rendezvous server answered JOIN by %u", f.type);
     return 0;
 }
 
@@ -167,27 +137,24 @@ static int open_once(struct rdv_client *c,
                      bool retry,
                      struct err *err)
 {
-    int rc = tcp_connect(host, port, deadline_ns, retry, &c->fd, err);
+    struct auth_session session;
+    int fd, rc = tcp_connect(host, port, deadline_ns, retry, &fd, err);
 
     if (rc) {
         (void)err_prefix(err, "rendezvous server"); /* rc is returned */
         return rc;
     }
-    rc = auth_client(c->fd, id, ROLE_RENDEZVOUS_CLIENT, ROLE_RENDEZVOUS_SERVER,
-                     deadline_ns, &c->session, err);
+    rc = auth_client(fd, id, ROLE_RENDEZVOUS_CLIENT, ROLE_RENDEZVOUS_SERVER, c->rank,
+                     deadline_ns, &session, err);
     if (rc) {
+        fd_close(&fd);
         (void)err_prefix(err, "rendezvous server %s", c->server); /* keeps the code */
-        return rc;
+        return rc == -ECONNRESET ? -EPIPE : rc;
     }
+    frame_open(&c->conn, fd, &session, RDV_TO_MEMBER_MAX(c->size));
     c->is_found = true;
-    (void)tcp_local_addr(c->fd, c->local_addr, sizeof(c->local_addr)); /* or "" */
+    (void)tcp_local_addr(c->conn.fd, c->local_addr, sizeof(c->local_addr)); /* or "" */
     return client_join(c, deadline_ns, err);
-}
-
-static void start_over(struct rdv_client *c)
-{
-    fd_close(&c->fd);
-    memset(&c->session, 0, sizeof(c->session));
 }
 
 static int open_one(struct rdv_client *c,
@@ -202,7 +169,7 @@ static int open_one(struct rdv_client *c,
 
         if (rc != -EPIPE || clock_left_ms(deadline_ns) == 0)
             return rc;
-        start_over(c);
+        frame_release(&c->conn);
         (void)poll(
             NULL, 0,
             RETRY_PAUSE_MS); /* a signal cuts it short: the next attempt is earlier */
@@ -233,7 +200,7 @@ static int open_any(struct rdv_client *c,
             int rc = open_once(c, one, port, id, until_ns, false, &last);
             if (rc == 0 || (c->is_found && rc != -EPIPE))
                 return rc ? err_set(err, rc, "%s", last.text) : 0;
-            start_over(c);
+            frame_release(&c->conn);
             c->is_found = false;
             p += n + (p[n] == ',');
         }
@@ -275,7 +242,7 @@ int rdv_client_connect_part(const char *host,
 
     if (!c)
         return err_set(err, -ENOMEM, "out of memory for the rendezvous client");
-    c->fd = -1;
+    frame_init(&c->conn);
     c->rank = rank;
     c->size = n_part > 0 ? n_part : size;
     c->job_size = size;
@@ -305,8 +272,8 @@ client_put(struct rdv_client *c, const void *blob, uint32_t n, uint64_t deadline
     bytes_store_u32(payload + 4, left_ms < 0 ? RDV_WAIT_FOREVER : (uint32_t)left_ms);
     if (n)
         memcpy(payload + 8, blob, n);
-    return send_frame(c, RDV_PUT, payload, 8 + n,
-                      deadline_limit(deadline_ns, GRACE_MS));
+    return client_send(c, RDV_PUT, payload, 8 + (size_t)n,
+                       deadline_limit(deadline_ns, GRACE_MS));
 }
 
 int rdv_client_exchange(struct rdv_client *c,
@@ -319,8 +286,7 @@ int rdv_client_exchange(struct rdv_client *c,
 {
     const size_t room = (size_t)c->size * (sizeof(uint8_t *) + sizeof(uint32_t));
     AUTOFREE uint8_t *buf = NULL;
-    enum rdv_type type = RDV_REFUSED;
-    uint32_t got = 0;
+    struct frame f;
 
     if (n > RDV_MAX_BLOB_BYTES)
         return err_set(err, -EINVAL, "rendezvous blob of %u bytes exceeds %u", n,
@@ -334,19 +300,25 @@ int rdv_client_exchange(struct rdv_client *c,
     if (rc
         && rc != -EPIPE) /* after EPIPE the server's last frame may still be readable */
         return client_transport_error(c, rc, err);
-    rc = recv_frame(c, deadline_limit(deadline_ns, GRACE_MS), room, &type, &buf, &got,
-                    err);
+    rc = client_receive(c, deadline_limit(deadline_ns, GRACE_MS), &f, err);
     if (rc)
         return rc;
-    if (type == RDV_REFUSED)
-        return client_refused(c, buf + room, got, err);
-    c->is_broken = type != RDV_ALL;
+    if (f.type == RDV_REFUSED)
+        return client_refused(c, &f, err);
+    c->is_broken = f.type != RDV_ALL;
     if (c->is_broken)
-        return err_set(err, -EPROTO, "rendezvous server answered PUT by %u", type);
+        return err_set(err, -EPROTO, "rendezvous server answered PUT by %u", f.type);
+    buf = mem_alloc(room + f.n);
+    if (!buf) {
+        c->is_broken = true;
+        return err_set(err, -ENOMEM, "out of memory for %zu bytes of the rendezvous",
+                       f.n);
+    }
+    memcpy(buf + room, f.p, f.n);
 
     uint8_t **blobs = (uint8_t **)(void *)buf;
     uint32_t *sizes = (uint32_t *)(void *)(buf + c->size * sizeof(uint8_t *));
-    rc = rdv_all_parse(buf + room, got, c->round, c->size, blobs, sizes, err);
+    rc = rdv_all_parse(buf + room, f.n, c->round, c->size, blobs, sizes, err);
     if (rc) {
         c->is_broken = true;
         return rc;
@@ -377,7 +349,6 @@ void rdv_client_close(struct rdv_client *c)
 {
     if (!c)
         return;
-    fd_close(&c->fd);
-    memset(&c->session, 0, sizeof(c->session));
+    frame_release(&c->conn);
     mem_free(c);
 }

@@ -2,16 +2,13 @@
 /* The rendezvous server: one thread around epoll that owns every connection and the
  * world.
  *
- *   listen_fd --accept--> rdv_conn --on_frame--> rdv_world
- *                         conn.c: handshake,     world.c: rounds
- *                         frames
+ *   listen_fd --acceptor--> rdv_conn --on_frame--> rdv_world
+ *               wire/accept   conn.c: frames       world.c: rounds
  *
  *   other threads: rdv_server_fail, rdv_server_stop --lock, wake_fd--> the thread
  *
  * Every PUT has exactly one answer: ALL, or REFUSED (deadline of the member, failure,
- * stop). A connection that has not joined yet has 10 s, and the number of these is
- * bounded: when descriptors run out or the bound is reached, the oldest of them is
- * dropped, never a member. On stop, waiting members are refused, then
+ * stop). A connection that has not joined yet has 10 s. On stop, waiting members are refused, then
  * queued output is flushed for at most STOP_FLUSH_MS, so that a world whose server runs
  * in rank 0 completes its last round even when rank 0 stops at once.
  *
@@ -33,11 +30,8 @@
 #include "runtime/rendezvous/conn.h"
 #include "runtime/rendezvous/parts.h"
 
-#define STOP_FLUSH_MS   2000u
-#define MAX_UNJOINED    512u /* connections that are not members, beyond one per rank */
-#define EVENTS_A_TURN   64
-#define ACCEPTS_A_TURN  64
-#define LISTEN_PAUSE_MS 100u
+#define STOP_FLUSH_MS 2000u
+#define EVENTS_A_TURN 64
 
 struct rdv_server {
     /* set before the thread starts */
@@ -55,11 +49,10 @@ struct rdv_server {
     _Atomic uint32_t n_seen;
     /* owned by the thread */
     struct rdv_world world; /* of all ranks; parts are linked behind it: parts.h */
-    struct rdv_conn *first; /* newest first */
-    uint32_t n_unjoined;
+    struct acceptor acceptor;
+    struct rdv_conn *first;
     bool is_failed;
     char why[RDV_MAX_TEXT_BYTES + 1];
-    uint64_t listen_again_ns; /* 0: listening */
 };
 
 /* --- the thread: events --- */
@@ -91,8 +84,7 @@ static void refuse_all(struct rdv_server *s)
 
 static void on_join(struct rdv_server *s,
                     struct rdv_conn *c,
-                    const uint8_t *p,
-                    uint32_t n,
+                    const struct frame *f,
                     uint64_t now_ns)
 {
     struct rdv_world *w = NULL;
@@ -101,7 +93,7 @@ static void on_join(struct rdv_server *s,
     uint32_t place = 0;
     void *old = NULL;
     int rc = c->is_member ? err_set(&err, -EPROTO, "duplicate JOIN")
-                          : rdv_join_parse(p, n, &join, &err);
+                          : rdv_join_parse(f->p, f->n, &join, &err);
 
     if (rc == 0)
         rc = rdv_parts_find(&s->world, &join, &w, &place, &err);
@@ -121,14 +113,12 @@ static void on_join(struct rdv_server *s,
                        "(two processes with one rank?)",
                        join.rank, c->addr, o->addr); /* fits */
         o->is_member = false;
-        s->n_unjoined++;
         rdv_conn_refuse(o, RDV_CODE_STALE, text);
         rdv_conn_drain(o, now_ns);
     }
     c->is_member = true;
     c->world = w;
     c->rank = place;
-    s->n_unjoined--;
     atomic_store_explicit(&s->n_seen, s->world.n_seen, memory_order_relaxed);
     rdv_conn_send(c, RDV_WELCOME, NULL);
 }
@@ -146,16 +136,13 @@ static void look_for_clash(struct rdv_server *s, const struct rdv_conn *c)
     refuse_waiting(c->world, RDV_CODE_INVALID, text);
 }
 
-static void on_put(struct rdv_server *s,
-                   struct rdv_conn *c,
-                   const uint8_t *p,
-                   uint32_t n,
-                   uint64_t now_ns)
+static void
+on_put(struct rdv_server *s, struct rdv_conn *c, const struct frame *f, uint64_t now_ns)
 {
     struct err err = ERR_INIT;
     struct rdv_put put;
     int rc = !c->is_member ? err_set(&err, -EPROTO, "PUT before JOIN")
-                           : rdv_put_parse(p, n, &put, &err);
+                           : rdv_put_parse(f->p, f->n, &put, &err);
 
     if (rc == 0 && s->is_failed) {
         rdv_conn_refuse(c, RDV_CODE_CANCELED, s->why);
@@ -180,39 +167,17 @@ static void on_put(struct rdv_server *s,
                        "the rendezvous server ran out of memory for a round");
 }
 
-static void on_frame(void *arg,
-                     struct rdv_conn *c,
-                     enum rdv_type type,
-                     const uint8_t *payload,
-                     uint32_t n)
+static void on_frame(void *arg, struct rdv_conn *c, const struct frame *f)
 {
     struct rdv_server *s = arg;
     uint64_t now_ns = clock_now_ns();
 
-    if (type == RDV_JOIN)
-        on_join(s, c, payload, n, now_ns);
+    if (f->type == RDV_JOIN)
+        on_join(s, c, f, now_ns);
+    else if (f->type == RDV_PUT)
+        on_put(s, c, f, now_ns);
     else
-        on_put(s, c, payload, n, now_ns); /* the only other type from a member */
-}
-
-/* Marks the oldest connection that has not joined as dead; false: none exists. */
-static bool drop_oldest_unjoined(struct rdv_server *s)
-{
-    struct rdv_conn *oldest = NULL;
-
-    for (struct rdv_conn *c = s->first; c; c = c->next)
-        if (!c->is_member && !c->is_dead)
-            oldest = c; /* the list is newest first */
-    if (oldest)
-        oldest->is_dead = true;
-    return oldest != NULL;
-}
-
-static void listen_pause(struct rdv_server *s, uint64_t now_ns)
-{
-    (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, s->listen_fd,
-                    NULL); /* it is registered */
-    s->listen_again_ns = now_ns + LISTEN_PAUSE_MS * NS_PER_MS;
+        c->is_dead = true;
 }
 
 static int
@@ -223,35 +188,23 @@ server_watch(struct rdv_server *s, int op, int fd, uint32_t events, void *tag)
     return epoll_ctl(s->epoll_fd, op, fd, &ev) < 0 ? -errno : 0;
 }
 
-static void accept_some(struct rdv_server *s, uint64_t now_ns)
+static void server_admit(void *arg, const struct member *m)
 {
-    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
-        int fd = -1;
-        int rc = tcp_accept(s->listen_fd, &fd);
+    struct rdv_server *s = arg;
+    struct rdv_conn *c = rdv_conn_new(m, clock_now_ns());
+    int fd = m->fd;
 
-        if (rc == -EAGAIN)
-            return;
-        /* EMFILE and the like: frees a descriptor if it can, and listens again later */
-        if (rc) {
-            (void)drop_oldest_unjoined(s);
-            listen_pause(s, now_ns);
-            return;
-        }
-        struct rdv_conn *c = rdv_conn_new(fd, now_ns);
-        if (!c) {
-            fd_close(&fd);
-            return;
-        }
-        c->events = EPOLLIN;
-        if (server_watch(s, EPOLL_CTL_ADD, fd, c->events, c)) {
-            rdv_conn_free(c);
-            return;
-        }
-        c->next = s->first;
-        s->first = c;
-        if (++s->n_unjoined > MAX_UNJOINED + s->world.size)
-            (void)drop_oldest_unjoined(s);
+    if (!c) {
+        fd_close(&fd);
+        return;
     }
+    c->events = EPOLLIN;
+    if (server_watch(s, EPOLL_CTL_ADD, fd, c->events, c)) {
+        rdv_conn_free(c);
+        return;
+    }
+    c->next = s->first;
+    s->first = c;
 }
 
 /* Frees dead connections and updates the epoll events of live ones. */
@@ -262,7 +215,7 @@ static void server_reap(struct rdv_server *s)
 
         if (!c->is_dead && c->events != rdv_conn_events(c)) {
             c->events = rdv_conn_events(c);
-            c->is_dead = server_watch(s, EPOLL_CTL_MOD, c->fd, c->events, c) != 0;
+            c->is_dead = server_watch(s, EPOLL_CTL_MOD, c->in.fd, c->events, c) != 0;
         }
         if (!c->is_dead) {
             at = &c->next;
@@ -270,12 +223,10 @@ static void server_reap(struct rdv_server *s)
         }
         if (c->is_member)
             rdv_world_leave(c->world, c->rank, c);
-        else
-            s->n_unjoined--;
         *at = c->next;
         /* Closing alone would leave it in epoll while a process that was forked
          * meanwhile holds a copy of the descriptor. */
-        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+        (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, c->in.fd, NULL);
         rdv_conn_free(c);
     }
 }
@@ -306,7 +257,7 @@ static uint64_t expire_world(struct rdv_world *w, uint64_t now_ns, uint64_t next
 /* Applies all deadlines; returns the next one. */
 static uint64_t server_expire(struct rdv_server *s, uint64_t now_ns)
 {
-    uint64_t next = s->listen_again_ns ? s->listen_again_ns : UINT64_MAX;
+    uint64_t next = door_next_ns(s->acceptor.door);
 
     for (struct rdv_conn *c = s->first; c; c = c->next) {
         if (c->is_member || c->is_dead)
@@ -344,23 +295,20 @@ static bool take_requests(struct rdv_server *s)
     return stop;
 }
 
-static void
-server_handle_event(struct rdv_server *s, const struct epoll_event *ev, uint64_t now_ns)
+static void server_handle_event(struct rdv_server *s, const struct epoll_event *ev)
 {
     struct rdv_conn *c = ev->data.ptr;
 
     if (ev->data.ptr == &s->wake_fd)
         return; /* take_requests runs every turn */
-    if (ev->data.ptr == &s->listen_fd) {
-        accept_some(s, now_ns);
-        return;
-    }
+    if (ev->data.ptr == &s->acceptor)
+        return; /* it is served every turn */
     if (c->is_dead)
         return;
     if (ev->events & EPOLLOUT)
         rdv_conn_flush(c);
     if (ev->events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-        rdv_conn_read(c, &s->id, now_ns, on_frame, s);
+        rdv_conn_read(c, on_frame, s);
 }
 
 static bool server_has_output(const struct rdv_server *s)
@@ -381,14 +329,9 @@ static void server_turn(struct rdv_server *s, uint64_t deadline_ns)
     if (next > deadline_ns)
         next = deadline_ns;
     int n = epoll_wait(s->epoll_fd, ev, EVENTS_A_TURN, clock_left_ms(next));
-    now_ns = clock_now_ns();
-    if (s->listen_again_ns && s->listen_again_ns <= now_ns) {
-        s->listen_again_ns = 0;
-        if (server_watch(s, EPOLL_CTL_ADD, s->listen_fd, EPOLLIN, &s->listen_fd))
-            listen_pause(s, now_ns);
-    }
     for (int i = 0; i < n; i++)
-        server_handle_event(s, &ev[i], now_ns);
+        server_handle_event(s, &ev[i]);
+    acceptor_serve(&s->acceptor, &s->id, NULL, server_admit, s);
 }
 
 static void *server_main(void *arg)
@@ -423,6 +366,7 @@ static void server_free(struct rdv_server *s)
         s->first = c->next;
         rdv_conn_free(c);
     }
+    acceptor_close(&s->acceptor);
     rdv_parts_release(&s->world);
     rdv_world_release(&s->world);
     fd_close(&s->listen_fd);
@@ -437,18 +381,26 @@ static void server_free(struct rdv_server *s)
 
 static int server_open(struct rdv_server *s, struct err *err)
 {
+    static const struct accept_kind kind = {.name = "rendezvous",
+                                            .mine = ROLE_RENDEZVOUS_SERVER,
+                                            .theirs = ROLE_RENDEZVOUS_CLIENT};
+    int rc = acceptor_open(&s->acceptor, &kind, err);
+
+    if (rc < 0)
+        return rc;
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (s->epoll_fd < 0)
         return err_errno(err, errno, "epoll");
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->wake_fd < 0)
         return err_errno(err, errno, "eventfd");
-    int rc = server_watch(s, EPOLL_CTL_ADD, s->wake_fd, EPOLLIN, &s->wake_fd);
+    rc = server_watch(s, EPOLL_CTL_ADD, s->wake_fd, EPOLLIN, &s->wake_fd);
     if (rc == 0)
-        rc = server_watch(s, EPOLL_CTL_ADD, s->listen_fd, EPOLLIN, &s->listen_fd);
+        rc = server_watch(s, EPOLL_CTL_ADD, door_fd(s->acceptor.door), EPOLLIN,
+                          &s->acceptor);
     if (rc)
         return err_errno(err, -rc, "epoll_ctl");
-    return 0;
+    return door_listen(s->acceptor.door, s->listen_fd, false, err);
 }
 
 /* Signals are handled by the host program's threads: this thread blocks all. */

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The handshake over one blocking descriptor, with a deadline. Messages and checks are
- * in auth_wire.c; this file moves the bytes and maps transport errors. */
+/* The client's part of the handshake over one descriptor, with a deadline. Messages and
+ * checks are in auth_wire.c; this file moves the bytes and maps transport errors. */
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/sha256.h"
 #include "runtime/wire/auth_wire.h"
+
+#define RETRY_MS 20
 
 static int auth_transport_error(int rc, const char *what, struct err *err)
 {
@@ -30,6 +34,7 @@ int auth_client(int fd,
                 const struct auth_id *id,
                 enum auth_role mine,
                 enum auth_role theirs,
+                uint32_t number,
                 uint64_t deadline_ns,
                 struct auth_session *ret,
                 struct err *err)
@@ -40,7 +45,7 @@ int auth_client(int fd,
 
     if (rc)
         return rc;
-    auth_wire_hello(id, mine, nonce, hello);
+    auth_wire_hello(id, mine, number, nonce, hello);
     rc = fd_write_full(fd, hello, sizeof(hello), deadline_ns);
     if (rc)
         return auth_transport_error(rc, "sending hello", err);
@@ -62,36 +67,33 @@ int auth_client(int fd,
     return 0;
 }
 
-int auth_server(int fd,
-                const struct auth_id *id,
-                enum auth_role mine,
-                enum auth_role theirs,
-                uint64_t deadline_ns,
-                struct auth_session *ret,
-                struct err *err)
+int auth_connect(const char *host,
+                 uint16_t port,
+                 bool is_patient,
+                 const struct auth_id *id,
+                 enum auth_role mine,
+                 enum auth_role theirs,
+                 uint32_t number,
+                 uint64_t deadline_ns,
+                 int *ret_fd,
+                 struct auth_session *ret,
+                 struct err *err)
 {
-    uint8_t nonce[AUTH_NONCE_BYTES], hello[AUTH_HELLO_BYTES], reply[AUTH_REPLY_BYTES];
-    uint8_t proof[AUTH_PROOF_BYTES];
-    int rc = fresh_nonce(nonce, err);
+    struct err why = ERR_INIT;
+    int rc = tcp_connect(host, port, deadline_ns, is_patient, ret_fd, err);
 
-    if (rc)
+    if (rc < 0)
         return rc;
-    rc = fd_read_full(fd, hello, sizeof(hello), deadline_ns);
-    if (rc)
-        return auth_transport_error(rc, "waiting for its hello", err);
-    int verdict = auth_wire_reply(id, mine, theirs, hello, nonce, reply, err);
-    rc = fd_write_full(fd, reply, sizeof(reply), deadline_ns);
-    if (verdict)
-        return verdict;
-    if (rc)
-        return auth_transport_error(rc, "sending reply", err);
-    rc = fd_read_full(fd, proof, sizeof(proof), deadline_ns);
-    if (rc)
-        return auth_transport_error(rc, "waiting for its proof", err);
-    rc = auth_wire_check(id, hello, reply, proof, err);
-    if (rc)
-        return rc;
-    if (ret)
-        auth_wire_session(id, hello, reply, true, ret);
-    return 0;
+    for (;;) {
+        rc = auth_client(*ret_fd, id, mine, theirs, number, deadline_ns, ret, &why);
+        if (rc == 0)
+            return 0;
+        fd_close(ret_fd);
+        if ((rc != -EPIPE && rc != -ECONNRESET) || clock_left_ms(deadline_ns) == 0)
+            break;
+        (void)poll(NULL, 0, RETRY_MS); /* a signal cuts it short */
+        if (tcp_connect(host, port, deadline_ns, false, ret_fd, NULL) < 0)
+            break;
+    }
+    return err_set(err, rc, "%s", why.text);
 }

@@ -3,7 +3,7 @@
  * nonces, both roles, the job and its generation, with the job token as key; and the
  * MAC of control frames.
  *
- *   C->S  hello:  "HVD1" version role_c job_hash generation nonce_c
+ *   C->S  hello:  "HVD1" version role_c number_c job_hash generation nonce_c
  *   S->C  reply:  "HVD1" version role_s status generation nonce_s mac_s
  *   C->S  proof:  mac_c
  *
@@ -24,7 +24,7 @@
 #include "runtime/base/err.h"
 #include "runtime/contract/token.h"
 
-#define AUTH_VERSION 2
+#define AUTH_VERSION 3
 
 /* Covered by the MAC: a connection for one purpose is invalid for another. */
 enum auth_role {
@@ -51,22 +51,33 @@ struct auth_session { /* keys of one connection; the sequence numbers prevent re
     uint64_t n_sent, n_received;
 };
 
-/* Both block until deadline_ns (absolute, monotonic). 0; -EACCES: wrong token; -ESTALE:
- * other generation; -EPROTO: other job, version or role, or not our protocol;
- * -ETIMEDOUT; -errno. ret may be NULL. The caller keeps fd and closes it on failure. */
+/* The client's part; accept.h has the server's. number: the client's rank, or 0 where
+ * the server does not use it. Blocks until deadline_ns (absolute, monotonic). 0; -EACCES:
+ * wrong token; -ESTALE: other generation; -EPROTO: other job, version or role, or not our
+ * protocol; -ETIMEDOUT; -errno. ret may be NULL. The caller keeps fd and closes it on
+ * failure. */
 int auth_client(int fd,
                 const struct auth_id *id,
                 enum auth_role mine,
                 enum auth_role theirs,
+                uint32_t number,
                 uint64_t deadline_ns,
                 struct auth_session *ret,
                 struct err *err);
-int auth_server(int fd,
-                const struct auth_id *id,
-                enum auth_role mine,
-                enum auth_role theirs,
-                uint64_t deadline_ns,
-                struct auth_session *ret,
-                struct err *err);
+/* Connects to host and port, and authenticates. is_patient: waits for a server that does
+ * not listen yet (tcp_connect). A server with too many strangers may close a connection
+ * during the handshake: then it is tried again, unless the server has gone. The socket is
+ * non-blocking. */
+int auth_connect(const char *host,
+                 uint16_t port,
+                 bool is_patient,
+                 const struct auth_id *id,
+                 enum auth_role mine,
+                 enum auth_role theirs,
+                 uint32_t number,
+                 uint64_t deadline_ns,
+                 int *ret_fd,
+                 struct auth_session *ret,
+                 struct err *err);
 
 #endif

@@ -19,7 +19,7 @@
 #include "runtime/wire/bytes.h"
 
 enum { AT_VERSION = 4, AT_ROLE = 5 };
-enum { HELLO_JOB = 8, HELLO_GENERATION = 40, HELLO_NONCE = 44 };
+enum { HELLO_NUMBER = 8, HELLO_JOB = 12, HELLO_GENERATION = 44, HELLO_NONCE = 48 };
 enum { REPLY_STATUS = 6, REPLY_GENERATION = 8, REPLY_NONCE = 12, REPLY_MAC = 44 };
 enum reply_status {
     REPLY_OK,
@@ -48,6 +48,7 @@ static void transcript_mac(const struct auth_id *id,
 
 void auth_wire_hello(const struct auth_id *id,
                      enum auth_role mine,
+                     uint32_t number,
                      const uint8_t nonce[AUTH_NONCE_BYTES],
                      uint8_t ret[AUTH_HELLO_BYTES])
 {
@@ -55,6 +56,7 @@ void auth_wire_hello(const struct auth_id *id,
     memcpy(ret, magic, sizeof(magic));
     ret[AT_VERSION] = AUTH_VERSION;
     ret[AT_ROLE] = (uint8_t)mine;
+    bytes_store_u32(ret + HELLO_NUMBER, number);
     sha256_digest(id->job_id, strlen(id->job_id), ret + HELLO_JOB);
     bytes_store_u32(ret + HELLO_GENERATION, id->generation);
     memcpy(ret + HELLO_NONCE, nonce, AUTH_NONCE_BYTES);
@@ -63,6 +65,11 @@ void auth_wire_hello(const struct auth_id *id,
 enum auth_role auth_wire_role(const uint8_t hello[AUTH_HELLO_BYTES])
 {
     return (enum auth_role)hello[AT_ROLE];
+}
+
+uint32_t auth_wire_number(const uint8_t hello[AUTH_HELLO_BYTES])
+{
+    return bytes_load_u32(hello + HELLO_NUMBER);
 }
 
 /* Checks from the coarsest to the finest, so that the first difference is reported. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bytes of the handshake of auth.h as values: no socket, no clock, no randomness.
- * auth.c sends them over a blocking descriptor, conn.c over non-blocking ones, and the
- * fuzzer calls the functions directly. Integers are little-endian.
+ * auth.c sends them as the client, accept.c as the server, and the fuzzer calls the
+ * functions directly. Integers are little-endian.
  *
- *   hello  76  "HVD1" version:1 role:1 zero:2 job_hash:32 generation:4 nonce_c:32
+ *   hello  80  "HVD1" version:1 role:1 zero:2 number:4 job_hash:32 generation:4 nonce_c:32
  *   reply  76  "HVD1" version:1 role:1 status:1 zero:1 generation:4 nonce_s:32 mac_s:32
  *   proof  32  mac_c, or 32 zero bytes: the server's token is wrong */
 #ifndef RUNTIME_WIRE_AUTH_WIRE_H
@@ -12,16 +12,18 @@
 #include "runtime/wire/auth.h"
 
 #define AUTH_NONCE_BYTES 32
-#define AUTH_HELLO_BYTES 76
+#define AUTH_HELLO_BYTES 80
 #define AUTH_REPLY_BYTES 76
 #define AUTH_PROOF_BYTES 32
 
 void auth_wire_hello(const struct auth_id *id,
                      enum auth_role mine,
+                     uint32_t number,
                      const uint8_t nonce[AUTH_NONCE_BYTES],
                      uint8_t ret[AUTH_HELLO_BYTES]);
-/* The role in a hello, not yet authenticated. */
+/* Role and number in a hello, which auth_wire_check authenticates. */
 enum auth_role auth_wire_role(const uint8_t hello[AUTH_HELLO_BYTES]);
+uint32_t auth_wire_number(const uint8_t hello[AUTH_HELLO_BYTES]);
 /* Server: checks a hello. ret is the reply to send in any case. 0, or -ESTALE or
  * -EPROTO with err. */
 int auth_wire_reply(const struct auth_id *id,

@@ -33,7 +33,7 @@ FUZZ_TARGET(handshake)
                              &err);
     MUST(rc == 0 || err.text[0]);
     MUST(auth_wire_check(&id, hello, answer, proof, &err) != 0);
-    auth_wire_hello(&id, ROLE_CONTROL, nonce, mine);
+    auth_wire_hello(&id, ROLE_CONTROL, 0, nonce, mine);
     MUST(auth_wire_proof(&id, ROLE_COORDINATOR, mine, reply, proof, &err) != 0);
     for (size_t i = 0; i < sizeof(proof); i++)
         MUST(proof[i] == 0);

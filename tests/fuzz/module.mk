@@ -2,7 +2,7 @@
 FUZZ_SECONDS ?= 30
 FUZZ_NAMES   := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 FUZZ_LIBS    := $(O)/liblaunch.a $(O)/libhvdrt.a $(O)/libnccl.a $(O)/libopkube.a $(O)/libopcore.a $(O)/libcore.a $(O)/librendezvous.a $(O)/libwire.a $(O)/libcontract.a $(O)/libbase.a
-FUZZ_LDLIBS  := -lcurl -ljansson -lyaml
+FUZZ_LDLIBS  := -lcurl -ljansson -lyaml -lsodium
 FUZZ_OBJS    := $(FUZZ_NAMES:%=$(O)/tests/fuzz/%_fuzz.o)
 
 $(O)/tests/fuzz/replay.o: XFLAGS := -D'FUZZ_TARGETS(X)=$(patsubst %,X(%),$(FUZZ_NAMES))'

@@ -9,6 +9,7 @@
 #include "tests/unit/control_world.h"
 #include "tests/unit/timed.h"
 #include "tests/unit/torture.h"
+#include "tests/unit/wire_server.h"
 
 /* --- traffic --- */
 
@@ -345,15 +346,10 @@ UNIT_TEST(a_rank_that_never_joins_is_named)
 /* Accepts one connection, proves who it is, and ends. */
 static _Noreturn void parent_main(int listener, const struct auth_id *id)
 {
-    struct pollfd p = {.fd = listener, .events = POLLIN};
-    struct auth_session session;
-    int fd = -1;
+    struct member m;
 
-    (void)poll(&p, 1, 10000);
-    if (tcp_accept(listener, &fd) == 0)
-        (void)auth_server(fd, id, ROLE_COORDINATOR, ROLE_CONTROL,
-                          clock_now_ns() + SURELY_NS, &session, NULL);
-    _exit(0);
+    _exit(admit_one(listener, ROLE_COORDINATOR, ROLE_CONTROL, id,
+                    clock_now_ns() + SURELY_NS, &m));
 }
 
 /* The launcher reads this sentence and reports rank 0 as the cause, whichever rank it

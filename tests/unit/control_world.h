@@ -98,7 +98,7 @@ static int on_up(void *arg, uint32_t rank, const uint8_t *p, size_t n, struct er
     if (n < 4 || seq != s->next_up[rank]++ || (n > 4 && p[n - 1] != (uint8_t)rank))
         atomic_fetch_add(&s->seen->n_wrong, 1);
     for (uint32_t i = 1; i < s->c->n_edges; i++)
-        frames += (uint32_t)s->c->edges[i].conn.n_received;
+        frames += (uint32_t)s->c->edges[i].conn.recv.n;
     atomic_store(&s->seen->n_frames, frames);
     atomic_fetch_add(&s->seen->n_ups, 1);
     return 0;

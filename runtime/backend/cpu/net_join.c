@@ -3,9 +3,8 @@
  *
  * Member i connects to all before it, in order, then accepts all after it. That cannot
  * deadlock: member 0 only accepts, and member i starts to accept once those before it
- * have accepted it. A connection is authenticated (ROLE_DATA both ways), then sends its
- * rank. A connection that fails the handshake is closed and logged, and accepting
- * continues, so a connection from outside the job costs at most AUTH_SLICE_NS.
+ * have accepted it. A connection is authenticated (ROLE_DATA both ways), and the rank
+ * with it.
  *
  * Called by group.c. */
 #include <errno.h>
@@ -19,8 +18,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
-
-#define AUTH_SLICE_NS (5 * NS_PER_S)
+#include "runtime/wire/accept.h"
 
 void net_close(struct net *net)
 {
@@ -41,44 +39,30 @@ static int join_dial_member(const struct net_join *j,
 {
     uint32_t rank = j->ranks[member];
     const struct peer *p = &j->by_rank[rank];
-    CLEANUP(fd_close) int fd = -1;
-    int rc = tcp_connect(p->addr, p->port, j->deadline_ns, true, &fd, err);
-    if (rc == 0)
-        rc = auth_client(fd, j->id, ROLE_DATA, ROLE_DATA, j->deadline_ns, NULL, err);
-    if (rc == 0) {
-        uint32_t mine = j->ranks[j->me];
-        rc = fd_write_full(fd, &mine, sizeof(mine), j->deadline_ns);
-        if (rc < 0)
-            (void)err_errno(err, -rc, "data connection");
-    }
-    if (rc < 0) {
-        (void)err_prefix(err, "connect to rank %u (host %s)", rank, p->host);
-        return rc;
-    }
-    *ret_fd = fd;
-    fd = -1;
-    return 0;
+    int rc = auth_connect(p->addr, p->port, true, j->id, ROLE_DATA, ROLE_DATA,
+                          j->ranks[j->me], j->deadline_ns, ret_fd, NULL, err);
+    return rc < 0 ? err_prefix(err, "connect to rank %u (host %s)", rank, p->host) : 0;
 }
 
-/* Assigns one accepted connection to the member that it proves to be. */
-static int
-join_accept_member(struct net *net, const struct net_join *j, int fd, struct err *err)
+struct accepting {
+    struct net *net;
+    const struct net_join *j;
+    uint32_t n_left;
+};
+
+static void join_admit_member(void *arg, const struct member *m)
 {
-    uint64_t until = clock_now_ns() + AUTH_SLICE_NS;
-    uint32_t rank = 0;
-    until = until < j->deadline_ns ? until : j->deadline_ns;
-    int rc = auth_server(fd, j->id, ROLE_DATA, ROLE_DATA, until, NULL, err);
-    if (rc < 0)
-        return rc;
-    rc = fd_read_full(fd, &rank, sizeof(rank), until);
-    if (rc < 0)
-        return err_errno(err, -rc, "data connection");
+    struct accepting *a = arg;
+    const struct net_join *j = a->j;
+    int fd = m->fd;
     for (uint32_t i = j->me + 1; i < j->n; i++)
-        if (j->ranks[i] == rank && net->peers[i].fd < 0) {
-            net->peers[i].fd = fd;
-            return 0;
+        if (j->ranks[i] == m->number && a->net->peers[i].fd < 0) {
+            a->net->peers[i].fd = fd;
+            a->n_left--;
+            return;
         }
-    return err_set(err, -EPROTO, "data connection of rank %u is not expected", rank);
+    log_warn("data connection refused", "cause=\"rank %u is not expected\"", m->number);
+    fd_close(&fd);
 }
 
 static int join_report_missing(const struct net *net,
@@ -102,28 +86,26 @@ static int join_accept_later_members(struct net *net,
                                      int listen_fd,
                                      struct err *err)
 {
-    struct err why = ERR_INIT;
-    for (uint32_t left = j->n - 1 - j->me; left > 0;) {
+    static const struct accept_kind kind = {
+        .name = "data", .mine = ROLE_DATA, .theirs = ROLE_DATA};
+    struct accepting a = {.net = net, .j = j, .n_left = j->n - 1 - j->me};
+    CLEANUP(acceptor_close) struct acceptor acceptor = {0};
+    int rc = a.n_left > 0 ? acceptor_open(&acceptor, &kind, err) : 0;
+    if (rc == 0 && a.n_left > 0)
+        rc = door_listen(acceptor.door, listen_fd, false, err);
+    while (rc == 0 && a.n_left > 0) {
         uint64_t now = clock_now_ns();
-        int fd = -1;
         if (now >= j->deadline_ns)
-            return join_report_missing(net, j, why.text, err);
-        int rc = j->w->check(j->w->arg, j->ranks[j->me], err);
+            return join_report_missing(net, j, door_last_refusal(acceptor.door), err);
+        rc = j->w->check(j->w->arg, j->ranks[j->me], err);
         if (rc < 0)
             return rc;
-        if (tcp_accept(listen_fd, &fd) < 0) {
-            (void)fd_wait(listen_fd, POLLIN,
-                          now + WAIT_SLICE_NS); /* then check again */
-            continue;
-        }
-        if (join_accept_member(net, j, fd, &why) == 0) {
-            left--;
-        } else {
-            fd_close(&fd);
-            log_warn("data connection refused", "cause=\"%s\"", why.text);
-        }
+        (void)fd_wait(door_fd(acceptor.door), POLLIN,
+                      earlier_ns(now + WAIT_SLICE_NS,
+                                 door_next_ns(acceptor.door))); /* then check again */
+        acceptor_serve(&acceptor, j->id, NULL, join_admit_member, &a);
     }
-    return 0;
+    return rc;
 }
 
 int net_connect(struct net *net,

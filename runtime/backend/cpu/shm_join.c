@@ -2,10 +2,9 @@
 /* Creating, passing and mapping the shared segment.
  *
  *   follower                                  leader (lowest rank of the host)
- *   connect to abstract socket          ->    accept; SO_PEERCRED: same user
- *   SO_PEERCRED: same user
- *   auth_client(ROLE_SHM)              <-->   auth_server(ROLE_SHM)
- *   "my rank"                           ->    a candidate, and not twice
+ *   connect to abstract socket          ->    a stranger
+ *   auth_client(ROLE_SHM, rank)        <-->   acceptor: a candidate, and not twice
+ *   SO_PEERCRED: same user                    SO_PEERCRED: same user
  *                                       <-    the memfd by SCM_RIGHTS
  *   map, lock own byte, "done"          ->    ok[line]
  *
@@ -39,6 +38,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
+#include "runtime/wire/accept.h"
 
 /* From <linux/memfd.h> and <fcntl.h>; older C libraries lack them. */
 #define MFD_CLOEXEC_       1u
@@ -46,8 +46,8 @@
 #define F_ADD_SEALS_       1033
 #define SEALS_RESIZE       (1 | 2 | 4) /* SEAL, SHRINK, GROW */
 
-#define AUTH_SLICE_NS                                                                  \
-    (5 * NS_PER_S) /* bound for one connection, so that it does not block later ones */
+#define BACKLOG            1024
+#define RETRY_MS           10
 
 void shm_map_release(struct shm_map *m)
 {
@@ -83,7 +83,7 @@ int shm_listen(int *ret_fd, char *ret_name, size_t name_bytes, struct err *err)
     socklen_t n = abstract_addr(ret_name, &sa);
     if (bind(fd, (const struct sockaddr *)&sa, n) != 0)
         return err_errno(err, errno, "bind abstract Unix socket");
-    if (listen(fd, SHM_MAX_RANKS) != 0)
+    if (listen(fd, BACKLOG) != 0)
         return err_errno(err, errno, "listen on abstract Unix socket");
     *ret_fd = fd;
     fd = -1;
@@ -154,7 +154,8 @@ static int make_segment(const struct shm_join *j, struct shm_map *ret, struct er
     return 0;
 }
 
-static int send_fd(int sock, int fd, uint64_t deadline_ns)
+/* The buffer of a new socket has room for it. */
+static int send_fd(int sock, int fd)
 {
     char byte = 'M';
     struct iovec iov = {&byte, 1};
@@ -172,15 +173,9 @@ static int send_fd(int sock, int fd, uint64_t deadline_ns)
     c->cmsg_type = SCM_RIGHTS;
     c->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-    for (;;) {
-        if (sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
-            return 0;
-        if (errno != EAGAIN && errno != EINTR)
-            return -errno;
-        int rc = fd_wait(sock, POLLOUT, deadline_ns);
-        if (rc < 0)
-            return rc;
-    }
+    if (sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
+        return -errno;
+    return 0;
 }
 
 static int receive_fd(int sock, uint64_t deadline_ns, int *ret_fd)
@@ -215,60 +210,101 @@ static int receive_fd(int sock, uint64_t deadline_ns, int *ret_fd)
     return 0;
 }
 
-static uint64_t join_wait_slice(uint64_t deadline_ns)
+/* --- the leader --- */
+
+struct leading {
+    const struct shm_join *j;
+    int segment_fd;
+    int *socks;       /* [n] followers that have not answered "done" yet; -1: none */
+    bool *is_settled; /* [n] it has the segment or failed */
+    bool *ok;         /* [n] */
+    uint32_t n_left;  /* not settled */
+};
+
+static void shm_settle(struct leading *l, uint32_t line, bool ok)
 {
-    uint64_t end = clock_now_ns() + AUTH_SLICE_NS;
-    return end < deadline_ns ? end : deadline_ns;
+    fd_close(&l->socks[line]);
+    l->is_settled[line] = true;
+    l->ok[line] = ok;
+    l->n_left--;
 }
 
-/* Serves one accepted connection; *ret_line is its member. */
-static int serve_one(const struct shm_join *j,
-                     int sock,
-                     const struct shm_map *m,
-                     const bool *has_it,
-                     uint32_t *ret_line,
-                     struct err *err)
+static int shm_serve_follower(struct leading *l, uint32_t line, struct err *err)
 {
-    uint64_t until = join_wait_slice(j->deadline_ns);
-    int rc = check_user(sock, err);
-    if (rc == 0)
-        rc = auth_server(sock, j->id, ROLE_SHM, ROLE_SHM, until, NULL, err);
-    if (rc < 0)
-        return rc;
-    uint32_t rank, line = 0;
-    rc = fd_read_full(sock, &rank, sizeof(rank), until);
-    if (rc < 0)
-        return err_errno(err, -rc, "shared memory handshake");
-    while (line < j->n && j->ranks[line] != rank)
+    int rc = check_user(l->socks[line], err);
+    if (rc == 0 && (rc = send_fd(l->socks[line], l->segment_fd)) < 0)
+        (void)err_errno(err, -rc, "passing the segment to rank %u", l->j->ranks[line]);
+    return rc;
+}
+
+static void shm_admit_follower(void *arg, const struct member *m)
+{
+    struct leading *l = arg;
+    struct err why = ERR_INIT;
+    uint32_t line = 0;
+    int fd = m->fd;
+    while (line < l->j->n && l->j->ranks[line] != m->number)
         line++;
-    if (line == j->n || has_it[line])
-        return err_set(err, -EPROTO, "shared memory: rank %u is not expected", rank);
-    char done = 0;
-    rc = send_fd(sock, m->fd, until);
-    if (rc == 0)
-        rc = fd_read_full(sock, &done, 1, until);
-    if (rc < 0 || done != 'D')
-        return err_errno(err, rc < 0 ? -rc : EPROTO, "shared memory: rank %u", rank);
-    *ret_line = line;
-    return 0;
+    if (line == l->j->n || l->is_settled[line] || l->socks[line] >= 0) {
+        log_warn("shared memory handshake refused", "cause=\"rank %u is not expected\"",
+                 m->number);
+        fd_close(&fd);
+        return;
+    }
+    l->socks[line] = fd;
+    if (shm_serve_follower(l, line, &why) == 0)
+        return;
+    log_warn("shared memory handshake refused", "cause=\"%s\"", why.text);
+    shm_settle(l, line, false);
 }
 
-/* -ETIMEDOUT: no connection before the deadline. */
-static int
-next_follower(const struct shm_join *j, int listen_fd, int *ret_sock, struct err *err)
+static void shm_read_done(struct leading *l, uint32_t line)
 {
-    for (;;) {
-        uint64_t now = clock_now_ns();
-        int rc = j->w->check(j->w->arg, j->rank, err);
-        if (rc < 0)
-            return rc;
-        if (now >= j->deadline_ns)
-            return -ETIMEDOUT;
-        *ret_sock = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (*ret_sock >= 0)
-            return 0;
-        (void)fd_wait(listen_fd, POLLIN, now + WAIT_SLICE_NS); /* then check again */
+    char done = 0;
+    ssize_t n = read(l->socks[line], &done, 1);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n != 1 || done != 'D')
+        log_warn("shared memory handshake refused",
+                 "cause=\"rank %u did not map the segment\"", l->j->ranks[line]);
+    shm_settle(l, line, n == 1 && done == 'D');
+}
+
+static void shm_lead_once(struct leading *l, struct acceptor *a, struct pollfd *p)
+{
+    uint64_t due = earlier_ns(clock_now_ns() + WAIT_SLICE_NS, door_next_ns(a->door));
+    uint32_t n = l->j->n;
+    for (uint32_t i = 0; i < n; i++)
+        p[i] = (struct pollfd){.fd = l->socks[i], .events = POLLIN};
+    p[n] = (struct pollfd){.fd = door_fd(a->door), .events = POLLIN};
+    (void)poll(p, n + 1, clock_left_ms(earlier_ns(due, l->j->deadline_ns)));
+    for (uint32_t i = 0; i < n; i++)
+        if (l->socks[i] >= 0 && p[i].revents)
+            shm_read_done(l, i);
+    acceptor_serve(a, l->j->id, NULL, shm_admit_follower, l);
+}
+
+/* Passes the segment until all followers are settled or the deadline has passed. */
+static int shm_lead_all(struct leading *l, int listen_fd, struct err *err)
+{
+    static const struct accept_kind kind = {
+        .name = "shared memory", .mine = ROLE_SHM, .theirs = ROLE_SHM};
+    const struct shm_join *j = l->j;
+    CLEANUP(acceptor_close) struct acceptor acceptor = {0};
+    AUTOFREE struct pollfd *p = mem_calloc(j->n + 1u, sizeof(*p));
+    int rc = p ? acceptor_open(&acceptor, &kind, err) : -ENOMEM;
+    if (rc == 0)
+        rc = door_listen(acceptor.door, listen_fd, true, err);
+    while (rc == 0 && l->n_left > 0 && clock_now_ns() < j->deadline_ns) {
+        shm_lead_once(l, &acceptor, p);
+        rc = j->w->check(j->w->arg, j->rank, err);
     }
+    if (rc == 0 && l->n_left > 0)
+        log_warn("some ranks of this host did not join shared memory, they use TCP",
+                 "leader=%u missing=%u of=%u", j->rank, l->n_left, j->n);
+    for (uint32_t i = 0; i < j->n; i++)
+        fd_close(&l->socks[i]);
+    return rc;
 }
 
 int shm_join_lead(const struct shm_join *j,
@@ -278,35 +314,33 @@ int shm_join_lead(const struct shm_join *j,
                   struct err *err)
 {
     struct shm_map m = {.fd = -1};
-    int rc = make_segment(j, &m, err);
+    AUTOFREE int *socks = mem_calloc(j->n, sizeof(*socks));
+    AUTOFREE bool *is_settled = mem_calloc(j->n, sizeof(*is_settled));
+    struct leading l = {.j = j,
+                        .socks = socks,
+                        .is_settled = is_settled,
+                        .ok = ret_ok,
+                        .n_left = j->n - 1};
+    int rc = socks && is_settled ? make_segment(j, &m, err)
+                                 : err_set(err, -ENOMEM, "no memory");
     if (rc < 0)
         return rc;
-    memset(ret_ok, 0, j->n * sizeof(*ret_ok));
-    ret_ok[j->line] = true;
-    /* a refused follower does not try again, so each connection counts */
-    for (uint32_t n_seen = 1; n_seen < j->n; n_seen++) {
-        CLEANUP(fd_close) int sock = -1;
-        rc = next_follower(j, listen_fd, &sock, err);
-        if (rc == -ETIMEDOUT) {
-            log_warn("some ranks of this host did not join shared memory, they use TCP",
-                     "leader=%u joined=%u expected=%u", j->rank, n_seen, j->n);
-            break;
-        }
-        if (rc < 0) {
-            shm_map_release(&m);
-            return rc;
-        }
-        struct err why = ERR_INIT;
-        uint32_t line = 0;
-        if (serve_one(j, sock, &m, ret_ok, &line, &why) == 0) {
-            ret_ok[line] = true;
-        } else {
-            log_warn("shared memory handshake refused", "cause=\"%s\"", why.text);
-        }
+    for (uint32_t i = 0; i < j->n; i++) {
+        socks[i] = -1;
+        ret_ok[i] = i == j->line;
+    }
+    is_settled[j->line] = true;
+    l.segment_fd = m.fd;
+    rc = shm_lead_all(&l, listen_fd, err);
+    if (rc < 0) {
+        shm_map_release(&m);
+        return rc;
     }
     *ret = m;
     return 0;
 }
+
+/* --- the followers --- */
 
 /* fd is taken over on success. */
 static int
@@ -321,28 +355,57 @@ take_segment(const struct shm_join *j, int fd, struct shm_map *ret, struct err *
     return map_fd(fd, n_bytes, j->line, ret, err);
 }
 
+/* -EAGAIN: the leader's backlog is full. */
+static int shm_dial_leader(const struct shm_join *j,
+                           const char *name,
+                           int *ret_sock,
+                           struct err *err)
+{
+    struct sockaddr_un sa;
+    socklen_t n = abstract_addr(name, &sa);
+    int rc;
+    *ret_sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (*ret_sock < 0)
+        return err_errno(err, errno, "Unix socket");
+    if (connect(*ret_sock, (const struct sockaddr *)&sa, n) != 0)
+        rc = err_errno(err, errno, "connect to rank %u's Unix socket", j->ranks[0]);
+    else
+        rc = auth_client(*ret_sock, j->id, ROLE_SHM, ROLE_SHM, j->rank, j->deadline_ns,
+                         NULL, err);
+    if (rc < 0)
+        fd_close(ret_sock);
+    return rc;
+}
+
+/* Strangers can fill the leader's backlog or the places for handshakes for a moment. */
+static int shm_reach_leader(const struct shm_join *j,
+                            const char *name,
+                            int *ret_sock,
+                            struct err *err)
+{
+    for (;;) {
+        struct err why = ERR_INIT;
+        int rc = shm_dial_leader(j, name, ret_sock, &why);
+        if (rc == 0)
+            return 0;
+        if ((rc != -EAGAIN && rc != -EPIPE && rc != -ECONNRESET)
+            || clock_now_ns() >= j->deadline_ns)
+            return err_set(err, rc, "%s", why.text);
+        (void)poll(NULL, 0, RETRY_MS); /* a signal cuts it short */
+    }
+}
+
 int shm_join_follow(const struct shm_join *j,
                     const char *name,
                     struct shm_map *ret,
                     struct err *err)
 {
-    CLEANUP(fd_close) int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (sock < 0)
-        return err_errno(err, errno, "Unix socket");
-    struct sockaddr_un sa;
-    socklen_t n = abstract_addr(name, &sa);
-    if (connect(sock, (const struct sockaddr *)&sa, n) != 0)
-        return err_errno(err, errno, "connect to rank %u's Unix socket", j->ranks[0]);
-    (void)fd_nonblock(sock, true); /* only the deadlines require it */
-    int rc = check_user(sock, err);
-    if (rc == 0)
-        rc = auth_client(sock, j->id, ROLE_SHM, ROLE_SHM, j->deadline_ns, NULL, err);
-    if (rc < 0)
-        return rc;
+    CLEANUP(fd_close) int sock = -1;
     CLEANUP(fd_close) int fd = -1;
-    rc = fd_write_full(sock, &j->rank, sizeof(j->rank), j->deadline_ns);
-    if (rc == 0)
-        rc = receive_fd(sock, j->deadline_ns, &fd);
+    int rc = shm_reach_leader(j, name, &sock, err);
+    if (rc < 0 || (rc = check_user(sock, err)) < 0)
+        return rc;
+    rc = receive_fd(sock, j->deadline_ns, &fd);
     if (rc < 0)
         return err_errno(err, -rc, "shared segment from rank %u", j->ranks[0]);
     struct shm_map m = {.fd = -1};

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames of the control channel over a real socket: whole, cut, bent, replayed, too
- * large. */
+/* Frames over a real socket: whole, cut, changed, replayed, too large. */
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -10,14 +9,14 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/addr.h"
-#include "runtime/control/frame.h"
+#include "runtime/wire/frame.h"
+
+enum { UP = 1, DOWN, HEARTBEAT, MAX_BYTES = 4 << 20 };
 
 struct ends {
     struct frame_conn a, b;
     /* the last frame received */
-    enum frame_type type;
-    const uint8_t *p;
-    size_t n;
+    struct frame f;
 };
 
 static void open_ends(struct ends *e)
@@ -30,8 +29,8 @@ static void open_ends(struct ends *e)
     memcpy(t.send_key, s.recv_key, sizeof(s.recv_key));
     memcpy(t.recv_key, s.send_key, sizeof(s.send_key));
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd), 0);
-    frame_open(&e->a, fd[0], &s);
-    frame_open(&e->b, fd[1], &t);
+    frame_open(&e->a, fd[0], &s, MAX_BYTES);
+    frame_open(&e->b, fd[1], &t, MAX_BYTES);
 }
 
 static void close_ends(struct ends *e)
@@ -54,28 +53,28 @@ static void close_ends(struct ends *e)
 
 static int ends_recv(struct ends *e, struct frame_conn *c)
 {
-    return frame_recv(c, &e->type, &e->p, &e->n);
+    return frame_recv(c, &e->f);
 }
 
 FRAME_TEST(frames_arrive_in_order_both_ways)
 {
     assert_int_equal(ends_recv(e, &e->b), 0);
-    assert_int_equal(frame_send(&e->a, FRAME_UP, "one", 3), 0);
-    assert_int_equal(frame_send(&e->a, FRAME_HEARTBEAT, NULL, 0), 0);
-    assert_int_equal(frame_send(&e->b, FRAME_DOWN, "back", 4), 0);
+    assert_int_equal(frame_send(&e->a, UP, "one", 3), 0);
+    assert_int_equal(frame_send(&e->a, HEARTBEAT, NULL, 0), 0);
+    assert_int_equal(frame_send(&e->b, DOWN, "back", 4), 0);
     /* after "nothing there" the socket is not asked again until told */
     assert_int_equal(ends_recv(e, &e->b), 0);
     frame_readable(&e->b);
     assert_int_equal(ends_recv(e, &e->b), 1);
-    assert_int_equal(e->type, FRAME_UP);
-    assert_int_equal(e->n, 3);
-    assert_memory_equal(e->p, "one", 3);
+    assert_int_equal(e->f.type, UP);
+    assert_int_equal(e->f.n, 3);
+    assert_memory_equal(e->f.p, "one", 3);
     assert_int_equal(ends_recv(e, &e->b), 1);
-    assert_int_equal(e->type, FRAME_HEARTBEAT);
-    assert_int_equal(e->n, 0);
+    assert_int_equal(e->f.type, HEARTBEAT);
+    assert_int_equal(e->f.n, 0);
     assert_int_equal(ends_recv(e, &e->b), 0);
     assert_int_equal(ends_recv(e, &e->a), 1);
-    assert_memory_equal(e->p, "back", 4);
+    assert_memory_equal(e->f.p, "back", 4);
     frame_release(&e->a);
     frame_readable(&e->b);
     assert_int_equal(ends_recv(e, &e->b), -EPIPE);
@@ -90,37 +89,77 @@ FRAME_TEST(a_frame_larger_than_the_socket_is_kept_and_sent)
     assert_non_null(big);
     for (size_t i = 0; i < N; i++)
         big[i] = (uint8_t)(i * 7);
-    assert_int_equal(frame_send(&e->a, FRAME_DOWN, big, N), 0);
-    assert_true(frame_wants_write(&e->a));
+    assert_int_equal(frame_send(&e->a, DOWN, big, N), 0);
+    assert_true(frame_unsent(&e->a) > 0);
     while (rc == 0) {
         assert_int_equal(frame_flush(&e->a), 0);
         frame_readable(&e->b);
         rc = ends_recv(e, &e->b);
     }
     assert_int_equal(rc, 1);
-    assert_int_equal(e->n, N);
-    assert_memory_equal(e->p, big, N);
-    assert_false(frame_wants_write(&e->a));
+    assert_int_equal(e->f.n, N);
+    assert_memory_equal(e->f.p, big, N);
+    assert_int_equal(frame_unsent(&e->a), 0);
     /* the buffers shrink again */
     assert_true(e->a.out_cap <= 65536);
     frame_readable(&e->b);
     assert_int_equal(ends_recv(e, &e->b), 0);
     assert_true(e->b.in_cap <= 65536);
-    assert_int_equal(frame_send(&e->a, FRAME_DOWN, big, FRAME_MAX_BYTES + 1),
-                     -EMSGSIZE);
+}
+
+FRAME_TEST(a_payload_larger_than_the_receiver_allows_is_refused)
+{
+    static uint8_t big[MAX_BYTES + 1];
+    int rc = 0;
+
+    assert_int_equal(frame_send(&e->a, DOWN, big, sizeof(big)), 0);
+    frame_readable(&e->b);
+    while (rc == 0)
+        rc = ends_recv(e, &e->b);
+    assert_int_equal(rc, -EBADMSG);
+}
+
+FRAME_TEST(a_peer_that_does_not_read_costs_no_more_than_the_bound)
+{
+    static uint8_t block[1 << 20];
+    int rc = 0, n = 0;
+
+    for (; rc == 0 && n < 200; n++)
+        rc = frame_send(&e->a, DOWN, block, sizeof(block));
+    assert_int_equal(rc, -ENOBUFS);
+    assert_true(n < 70);
+}
+
+/* So a peer that always sends cannot keep the reader from its other work. */
+FRAME_TEST(reading_pauses_while_the_peer_sends)
+{
+    static uint8_t block[2000];
+    int n = 0;
+
+    while (frame_unsent(&e->a) < 64 * sizeof(block))
+        assert_int_equal(frame_send(&e->a, DOWN, block, sizeof(block)), 0);
+    frame_readable(&e->b);
+    while (ends_recv(e, &e->b) == 1) {
+        n++;
+        assert_int_equal(frame_send(&e->a, DOWN, block, sizeof(block)), 0);
+        assert_true(n < 1000);
+    }
+    assert_true(n > 0);
 }
 
 /* Bytes of one frame as they go over the wire. */
-static size_t frame_capture(uint8_t *buf, size_t size)
+static size_t frame_capture(size_t n_payload, uint8_t *buf, size_t size)
 {
+    static const uint8_t payload[FRAME_DIRECT_BYTES + 1] = "payload";
     struct ends e;
     ssize_t n;
 
+    assert_true(n_payload <= sizeof(payload));
     open_ends(&e);
-    assert_int_equal(frame_send(&e.a, FRAME_UP, "payload", 7), 0);
+    assert_int_equal(frame_send(&e.a, UP, payload, n_payload), 0);
     n = read(e.b.fd, buf, size);
     close_ends(&e);
-    assert_int_equal(n, 8 + 7 + FRAME_MAC_BYTES);
+    assert_int_equal(n, FRAME_HEADER_BYTES + n_payload + FRAME_TAG_BYTES);
     return (size_t)n;
 }
 
@@ -144,29 +183,29 @@ FRAME_TEST(a_buffer_that_is_never_empty_stays_small)
     static uint8_t block[64 * 1024];
 
     while (e->a.out_n - e->a.out_at < 8 * sizeof(block))
-        assert_int_equal(frame_send(&e->a, FRAME_UP, block, sizeof(block)), 0);
+        assert_int_equal(frame_send(&e->a, UP, block, sizeof(block)), 0);
     for (int i = 0; i < 200; i++) { /* one in, one out */
-        assert_int_equal(frame_send(&e->a, FRAME_UP, block, sizeof(block)), 0);
+        assert_int_equal(frame_send(&e->a, UP, block, sizeof(block)), 0);
         frame_readable(&e->b);
         while (ends_recv(e, &e->b) == 0) {
             frame_readable(&e->b);
             assert_int_equal(frame_flush(&e->a), 0);
         }
-        assert_true(frame_wants_write(&e->a));
+        assert_true(frame_unsent(&e->a) > 0);
     }
     assert_true(e->a.out_cap <= 16 * sizeof(block));
 }
 
-UNIT_TEST(every_bent_byte_is_refused)
+static void check_every_byte(size_t n_payload)
 {
-    uint8_t f[64];
-    size_t n = frame_capture(f, sizeof(f));
+    uint8_t f[128];
+    size_t n = frame_capture(n_payload, f, sizeof(f));
 
     assert_int_equal(frame_feed(f, n, 1), 1);
     for (size_t i = 0; i < n; i++) {
         f[i] ^= 0x41;
         assert_int_not_equal(frame_feed(f, n, 1),
-                             1); /* refused, or incomplete by a bent length */
+                             1); /* refused, or incomplete by a changed length */
         f[i] ^= 0x41;
         if (i > 0)
             assert_int_equal(frame_feed(f, i, 1), 0); /* cut: incomplete */
@@ -174,9 +213,28 @@ UNIT_TEST(every_bent_byte_is_refused)
     assert_int_equal(frame_feed(f, n, 2), -EBADMSG); /* replayed */
 }
 
+UNIT_TEST(every_changed_byte_is_refused)
+{
+    check_every_byte(0);
+    check_every_byte(7);
+    check_every_byte(FRAME_DIRECT_BYTES);
+    check_every_byte(FRAME_DIRECT_BYTES + 1); /* enters the tag by its digest */
+}
+
+FRAME_TEST(a_frame_sent_back_is_not_accepted)
+{
+    uint8_t f[64];
+
+    assert_int_equal(frame_send(&e->a, UP, "x", 1), 0);
+    assert_int_equal(read(e->b.fd, f, sizeof(f)), 25);
+    assert_int_equal(write(e->b.fd, f, 25), 25);
+    frame_readable(&e->a);
+    assert_int_equal(ends_recv(e, &e->a), -EBADMSG);
+}
+
 UNIT_TEST(an_absurd_length_costs_no_memory)
 {
-    static const uint8_t f[8] = {0xff, 0xff, 0xff, 0xff, FRAME_UP};
+    static const uint8_t f[8] = {0xff, 0xff, 0xff, 0xff, UP};
 
     assert_int_equal(frame_feed(f, sizeof(f), 1), -EBADMSG);
 }
@@ -185,9 +243,7 @@ FRAME_TEST(waiting_ends_at_the_deadline)
 {
     uint64_t t0 = clock_now_ns();
 
-    assert_int_equal(
-        frame_recv_until(&e->b, t0 + 30 * NS_PER_MS, &e->type, &e->p, &e->n),
-        -ETIMEDOUT);
+    assert_int_equal(frame_recv_until(&e->b, t0 + 30 * NS_PER_MS, &e->f), -ETIMEDOUT);
     assert_true(clock_now_ns() - t0 >= 30 * NS_PER_MS);
 }
 

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Client and server of the handshake over TCP. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+
+#include "tests/unit/unit.h"
+#include "tests/unit/wire_server.h"
+
+#include "runtime/base/mem.h"
+#include "runtime/wire/auth_wire.h"
+
+static const struct token token_a = {{1, 2, 3}};
+static const struct token token_b = {{1, 2, 4}};
+static const struct auth_id id_a = {&token_a, "j", 7};
+
+static uint64_t in_ms(uint64_t ms)
+{
+    return clock_now_ns() + ms * NS_PER_MS;
+}
+
+struct client {
+    const struct auth_id *id;
+    enum auth_role role;
+    uint16_t port;
+    int rc, fd;
+    struct auth_session session;
+    struct err err;
+    _Atomic bool is_over;
+};
+
+static void *client_main(void *arg)
+{
+    struct client *c = arg;
+
+    c->rc = auth_connect("127.0.0.1", c->port, true, c->id, c->role, ROLE_COORDINATOR,
+                         42, in_ms(60000), &c->fd, &c->session, &c->err);
+    atomic_store(&c->is_over, true);
+    return NULL;
+}
+
+struct server {
+    struct acceptor acceptor;
+    int listen_fd;
+    uint16_t port;
+    struct member member;
+};
+
+static void server_open(struct server *h)
+{
+    static const struct accept_kind kind = {.name = "test",
+                                            .mine = ROLE_COORDINATOR,
+                                            .theirs = ROLE_CONTROL,
+                                            .or_theirs = ROLE_SHELL};
+
+    *h = (struct server){.member = {.fd = -1}};
+    assert_int_equal(tcp_listen("127.0.0.1", 0, &h->listen_fd, &h->port, NULL), 0);
+    assert_int_equal(acceptor_open(&h->acceptor, &kind, NULL), 0);
+    assert_int_equal(door_listen(h->acceptor.door, h->listen_fd, false, NULL), 0);
+}
+
+static void server_close(struct server *h)
+{
+    acceptor_close(&h->acceptor);
+    fd_close(&h->listen_fd);
+    fd_close(&h->member.fd);
+}
+
+/* Serves until the client has an answer and, if it was admitted, until we know. */
+static void server_serve(struct server *h, const struct auth_id *id, struct client *c)
+{
+    while (!atomic_load(&c->is_over) || (c->rc == 0 && h->member.fd < 0)) {
+        (void)fd_wait(door_fd(h->acceptor.door), POLLIN, in_ms(20));
+        acceptor_serve(&h->acceptor, id, "the token file is gone", admit_first,
+                       &h->member);
+    }
+}
+
+static void meet(const struct auth_id *theirs,
+                 const struct auth_id *ours,
+                 enum auth_role role,
+                 struct client *c,
+                 struct server *h)
+{
+    pthread_t t;
+
+    server_open(h);
+    *c = (struct client){.id = theirs, .role = role, .port = h->port, .fd = -1};
+    assert_int_equal(pthread_create(&t, NULL, client_main, c), 0);
+    server_serve(h, ours, c);
+    assert_int_equal(pthread_join(t, NULL), 0);
+    fd_close(&c->fd);
+}
+
+UNIT_TEST(a_client_with_the_token_is_admitted)
+{
+    struct client c;
+    struct server h;
+
+    meet(&id_a, &id_a, ROLE_CONTROL, &c, &h);
+    assert_int_equal(c.rc, 0);
+    assert_int_equal(h.member.role, ROLE_CONTROL);
+    assert_int_equal(h.member.number, 42);
+    assert_string_equal(h.member.address, "127.0.0.1");
+    assert_memory_equal(c.session.send_key, h.member.session.recv_key, 32);
+    assert_memory_equal(c.session.recv_key, h.member.session.send_key, 32);
+    server_close(&h);
+    meet(&id_a, &id_a, ROLE_SHELL, &c, &h);
+    assert_int_equal(h.member.role, ROLE_SHELL);
+    server_close(&h);
+}
+
+UNIT_TEST(others_are_refused_with_the_difference)
+{
+    const struct auth_id stale = {&token_a, "j", 6}, other = {&token_a, "k", 7},
+                         wrong = {&token_b, "j", 7};
+    const struct {
+        const struct auth_id *id;
+        enum auth_role role;
+        int rc;
+        const char *says;
+    } rows[] = {
+        {&wrong, ROLE_CONTROL, -EACCES, "another token"},
+        {&stale, ROLE_CONTROL, -ESTALE, "generation"},
+        {&other, ROLE_CONTROL, -EPROTO, "another job"},
+        {&id_a, ROLE_DATA, -EPROTO, "role"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct client c;
+        struct server h;
+
+        meet(rows[i].id, &id_a, rows[i].role, &c, &h);
+        assert_int_equal(c.rc, rows[i].rc);
+        assert_non_null(strstr(c.err.text, rows[i].says));
+        while (!door_last_refusal(h.acceptor.door)[0]) /* after the proof of zeros */
+            acceptor_serve(&h.acceptor, &id_a, NULL, admit_first, &h.member);
+        assert_non_null(strstr(door_last_refusal(h.acceptor.door), rows[i].says));
+        assert_int_equal(h.member.fd, -1);
+        server_close(&h);
+    }
+}
+
+/* A server that closes during the handshake had too many strangers: the client tries
+ * again. */
+UNIT_TEST(a_client_that_was_closed_tries_again)
+{
+    struct client c = {.id = &id_a, .role = ROLE_CONTROL, .fd = -1};
+    struct server h;
+    pthread_t t;
+    int fd = -1;
+
+    server_open(&h);
+    c.port = h.port;
+    assert_int_equal(pthread_create(&t, NULL, client_main, &c), 0);
+    while (tcp_accept(h.listen_fd, &fd) < 0)
+        (void)fd_wait(h.listen_fd, POLLIN, in_ms(100));
+    fd_close(&fd);
+    server_serve(&h, &id_a, &c);
+    assert_int_equal(pthread_join(t, NULL), 0);
+    assert_int_equal(c.rc, 0);
+    fd_close(&c.fd);
+    server_close(&h);
+}
+
+/* And one whose server has gone does not wait for its deadline. */
+UNIT_TEST(a_client_whose_server_ended_gives_up)
+{
+    struct client c = {.id = &id_a, .role = ROLE_CONTROL, .fd = -1};
+    struct server h;
+    pthread_t t;
+    int fd = -1;
+
+    server_open(&h);
+    c.port = h.port;
+    assert_int_equal(pthread_create(&t, NULL, client_main, &c), 0);
+    while (tcp_accept(h.listen_fd, &fd) < 0)
+        (void)fd_wait(h.listen_fd, POLLIN, in_ms(100));
+    acceptor_close(&h.acceptor);
+    fd_close(&h.listen_fd);
+    fd_close(&fd);
+    assert_int_equal(pthread_join(t, NULL), 0);
+    assert_true(c.rc == -EPIPE || c.rc == -ECONNRESET);
+    server_close(&h);
+}
+
+UNIT_TEST(without_an_id_all_are_refused_with_the_cause)
+{
+    struct client c;
+    struct server h;
+
+    server_open(&h);
+    c = (struct client){.id = &id_a, .role = ROLE_CONTROL, .port = h.port, .fd = -1};
+    assert_int_equal(tcp_connect("127.0.0.1", h.port, in_ms(10000), false, &c.fd, NULL),
+                     0);
+    assert_int_equal(write(c.fd, "x", 1), 1);
+    while (!door_last_refusal(h.acceptor.door)[0])
+        acceptor_serve(&h.acceptor, NULL, "the token file is gone", admit_first,
+                       &h.member);
+    assert_string_equal(door_last_refusal(h.acceptor.door), "the token file is gone");
+    fd_close(&c.fd);
+    server_close(&h);
+}
+
+UNIT_MAIN(NULL, NULL)
