@@ -97,7 +97,7 @@ static uint32_t join_find_edge(const struct control *c, uint32_t rank, struct er
 }
 
 static int join_welcome(struct control *c,
-                        const struct member *m,
+                        const struct admitted *m,
                         struct frame_conn *conn,
                         struct err *err)
 {
@@ -114,7 +114,7 @@ static int join_welcome(struct control *c,
     return tree_adopt(c, index, conn, m->is_unix, err);
 }
 
-static void join_admit(void *arg, const struct member *m)
+static void join_admit(void *arg, const struct admitted *m)
 {
     struct frame_conn conn;
     struct err err = ERR_INIT;

@@ -9,7 +9,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 
-struct conn *conn_new(const struct member *m, size_t max_payload_bytes)
+struct conn *conn_new(const struct admitted *m, size_t max_payload_bytes)
 {
     struct conn *c = mem_zalloc(sizeof(*c));
     int fd = m->fd;

@@ -15,7 +15,7 @@ struct conn {
 };
 
 /* Takes ownership of m->fd, also on failure. NULL: out of memory. */
-struct conn *conn_new(const struct member *m, size_t max_payload_bytes);
+struct conn *conn_new(const struct admitted *m, size_t max_payload_bytes);
 void conn_free(struct conn *c);
 /* Our address on this connection, by which other workers can reach this host. ret is
  * unchanged for a connection from this host itself. */

@@ -48,7 +48,7 @@ static void hub_close_conn(struct hub *h, struct conn *c, const char *why)
     meet_lost(&h->meet, (uint32_t)c->worker, why, clock_wall_us(), clock_now_ns());
 }
 
-static void hub_admit(void *arg, const struct member *m)
+static void hub_admit(void *arg, const struct admitted *m)
 {
     struct hub *h = arg;
     struct conn *c;

@@ -91,7 +91,7 @@ static int serve_read_words(struct serve_state *s, char *const *argv)
 
 /* The child. Closes all descriptors of the parent but the connection. */
 static void
-serve_child_main(struct serve_state *s, const struct member *m, pid_t parent)
+serve_child_main(struct serve_state *s, const struct admitted *m, pid_t parent)
 {
     struct remote_peer up = {.root = s->token};
     bool is_shell = m->role == ROLE_SHELL;
@@ -113,7 +113,7 @@ serve_child_main(struct serve_state *s, const struct member *m, pid_t parent)
                    : remote_agent_run(&s->signals, &up));
 }
 
-static void serve_start_job(struct serve_state *s, const struct member *m)
+static void serve_start_job(struct serve_state *s, const struct admitted *m)
 {
     pid_t parent = getpid();
     if (s->n_jobs == MAX_JOBS) {
@@ -133,7 +133,7 @@ static void serve_start_job(struct serve_state *s, const struct member *m)
              "address=%s pid=%d", m->address, (int)pid);
 }
 
-static void serve_admit(void *arg, const struct member *m)
+static void serve_admit(void *arg, const struct admitted *m)
 {
     int fd = m->fd;
     serve_start_job(arg, m);

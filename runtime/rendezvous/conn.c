@@ -28,7 +28,7 @@ struct rdv_out {
     uint8_t head[FRAME_HEADER_BYTES], tag[FRAME_TAG_BYTES];
 };
 
-struct rdv_conn *rdv_conn_new(const struct member *m, uint64_t now_ns)
+struct rdv_conn *rdv_conn_new(const struct admitted *m, uint64_t now_ns)
 {
     struct rdv_conn *c = mem_zalloc(sizeof(*c));
 

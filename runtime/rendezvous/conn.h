@@ -29,7 +29,7 @@ struct rdv_conn {
 typedef void (*rdv_frame_fn)(void *arg, struct rdv_conn *c, const struct frame *f);
 
 /* Takes ownership of m->fd on success. NULL: out of memory. */
-struct rdv_conn *rdv_conn_new(const struct member *m, uint64_t now_ns);
+struct rdv_conn *rdv_conn_new(const struct admitted *m, uint64_t now_ns);
 void rdv_conn_free(struct rdv_conn *c);
 /* Reads what is available; calls on_frame for each whole frame. */
 void rdv_conn_read(struct rdv_conn *c, rdv_frame_fn on_frame, void *arg);

@@ -188,7 +188,7 @@ server_watch(struct rdv_server *s, int op, int fd, uint32_t events, void *tag)
     return epoll_ctl(s->epoll_fd, op, fd, &ev) < 0 ? -errno : 0;
 }
 
-static void server_admit(void *arg, const struct member *m)
+static void server_admit(void *arg, const struct admitted *m)
 {
     struct rdv_server *s = arg;
     struct rdv_conn *c = rdv_conn_new(m, clock_now_ns());

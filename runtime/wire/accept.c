@@ -63,14 +63,14 @@ static int handshake_take_proof(struct acceptor *a, struct stranger *s, struct e
 {
     struct handshake *h = s->data;
     int rc = handshake_read(h, s, h->proof, sizeof(h->proof));
-    struct member m;
+    struct admitted m;
 
     if (rc <= 0)
         return rc;
     rc = auth_wire_check(a->id, h->hello, h->reply, h->proof, err);
     if (rc < 0)
         return rc;
-    m = (struct member){
+    m = (struct admitted){
         .role = h->role, .number = auth_wire_number(h->hello), .is_unix = s->is_unix};
     (void)snprintf(m.address, sizeof(m.address), "%s", s->address);
     auth_wire_session(a->id, h->hello, h->reply, true, &m.session);
@@ -108,7 +108,7 @@ int acceptor_open(struct acceptor *a, const struct accept_kind *kind, struct err
 void acceptor_serve(struct acceptor *a,
                     const struct auth_id *id,
                     const char *cause,
-                    void (*admit)(void *arg, const struct member *m),
+                    void (*admit)(void *arg, const struct admitted *m),
                     void *arg)
 {
     a->id = id;

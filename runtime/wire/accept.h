@@ -13,7 +13,7 @@ struct accept_kind {
 };
 
 /* A connection whose handshake has succeeded. */
-struct member {
+struct admitted {
     int fd; /* non-blocking; the receiver owns it */
     enum auth_role role;
     uint32_t number; /* that the client gave to auth_client */
@@ -28,7 +28,7 @@ struct acceptor {
     /* during acceptor_serve */
     const struct auth_id *id;
     const char *cause;
-    void (*admit)(void *arg, const struct member *m);
+    void (*admit)(void *arg, const struct admitted *m);
     void *arg;
 };
 
@@ -39,7 +39,7 @@ int acceptor_open(struct acceptor *a, const struct accept_kind *kind, struct err
 void acceptor_serve(struct acceptor *a,
                     const struct auth_id *id,
                     const char *cause,
-                    void (*admit)(void *arg, const struct member *m),
+                    void (*admit)(void *arg, const struct admitted *m),
                     void *arg);
 void acceptor_close(struct acceptor *a); /* see door_close; also when it is not open */
 

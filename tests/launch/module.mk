@@ -1,13 +1,18 @@
 # End-to-end tests of the launchers: real processes, TAP. V=asan and V=tsan work too.
 $(eval $(call program,launch-rank,tests/launch/rank.c,rendezvous wire contract base,))
 $(eval $(call program,launch-world,tests/launch/world.c,hvdrt cpu core rendezvous wire contract base,-lm))
+$(eval $(call program,launch-strangers,tests/launch/strangers.c,wire contract base,))
+$(O)/bin/slow-listen.so: tests/launch/slow_listen.c
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -D_GNU_SOURCE -fPIC -shared -o $@ $< -ldl
 # A rank on a GPU, with the shared libraries as they are shipped; the fakes stand in for NVIDIA's.
 $(eval $(call program,launch-gpu-world,tests/launch/gpu_world.c,,-L$(O)/lib -l:libhvd.so -ldl -Wl$(comma)-rpath$(comma)$(abspath $(O)/lib)))
 $(O)/bin/launch-gpu-world: $(O)/lib/libhvd.so | $(O)/lib/libhvd_cuda.so $(FAKES) $(O)/bin/hvd-gpu
 .PHONY: gpu-world
 gpu-world: $(O)/bin/launch-gpu-world # tests/slurm has its ranks too
 LAUNCH_TEST_BINS = $(O)/bin/hvd-agent $(O)/bin/horovodrun $(O)/bin/hvd-rsh $(O)/bin/launch-rank $(O)/bin/launch-world \
-                   $(O)/bin/launch-gpu-world
+                   $(O)/bin/launch-gpu-world $(O)/bin/launch-strangers $(O)/bin/slow-listen.so
 # The same small MPI program by each of Debian's implementations; for hvd-rsh's tests and the test images.
 $(O)/bin/mpi-pi-%: tests/launch/mpi_pi.c
 	@mkdir -p $(@D)
@@ -30,4 +35,4 @@ test-launch: $(LAUNCH_TEST_BINS) ## end-to-end tests of horovodrun and hvd-agent
 test-remote: $(LAUNCH_TEST_BINS) $(LAUNCH_MPI) $(PY_TREE) ## horovodrun over several hosts, by ssh and by hvd-agent serve; needs root
 	@tests/setup/deb.sh ssh
 	@BIN=$(abspath $(O)/bin) prove -j3 --directives --failures --comments -e python3 $(or $(RM_ONLY),$(addprefix tests/launch/, \
-	        remote_failure_test.py remote_test.py serve_test.py rsh_test.py rsh_mpi_test.py))
+	        remote_failure_test.py remote_test.py serve_test.py rsh_test.py rsh_mpi_test.py strangers_test.py))

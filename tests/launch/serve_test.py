@@ -8,7 +8,6 @@ usage: serve_test.py [PART OF A NAME ...]     BIN: folder of the programs (defau
 import os
 import re
 import signal
-import subprocess
 import sys
 
 from hosts import Hosts
@@ -249,26 +248,15 @@ def test_a_jobs_process_is_killed(folder):
 
 def test_strangers_do_no_harm(folder):
     with Serving(folder, "b") as s:
-        code = """
-import os, socket, sys
-held = []
-for i in range(200):
-    c = socket.create_connection((sys.argv[1], 7172), 5)
-    try:
-        c.sendall([b'', b'GET / HTTP/1.0\\r\\n\\r\\n', os.urandom(76), os.urandom(200000), b'HVD1'][i % 5])
-    except OSError:
-        pass
-    held.append(c)
-print('sent', flush=True)
-sys.stdin.read()
-"""
-        words = sys.executable, "-c", code, HOSTS.address("b")
-        p = HOSTS.start("c", *words, folder=folder, tag="strangers", stdin=subprocess.PIPE)
-        wait_until("they are there", lambda: "sent" in p.out)
-        q = s.start("-np", "1", "-H", "b", "true", tag="job")
-        same(q.end(), 0, q.err)
-        p.process.stdin.close()
-        same(p.end(), 0, p.err)
+        for kind in "silent", "drip", "garbage", "half":
+            p = HOSTS.start(
+                "b", f"{BIN}/launch-strangers", kind, "500", folder=folder, tag=f"strangers-{kind}"
+            )
+            wait_until("they are there", lambda: len(HOSTS.sockets("b", "-a").splitlines()) > 500)
+            q = s.start("-np", "1", "-H", "b", "true", tag=f"job-{kind}")
+            same(q.end(), 0, q.err)
+            p.signal(signal.SIGTERM)
+            same(p.end(), 0, p.err)
         s.only_serving()
         same(len(HOSTS.pids("b")), 1, "processes on b")
 

@@ -346,7 +346,7 @@ UNIT_TEST(a_rank_that_never_joins_is_named)
 /* Accepts one connection, proves who it is, and ends. */
 static _Noreturn void parent_main(int listener, const struct auth_id *id)
 {
-    struct member m;
+    struct admitted m;
 
     _exit(admit_one(listener, ROLE_COORDINATOR, ROLE_CONTROL, id,
                     clock_now_ns() + SURELY_NS, &m));

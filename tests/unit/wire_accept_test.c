@@ -44,7 +44,7 @@ struct server {
     struct acceptor acceptor;
     int listen_fd;
     uint16_t port;
-    struct member member;
+    struct admitted member;
 };
 
 static void server_open(struct server *h)

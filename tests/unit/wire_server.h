@@ -8,9 +8,9 @@
 #include "runtime/base/fd.h"
 #include "runtime/wire/accept.h"
 
-static inline void admit_first(void *arg, const struct member *m)
+static inline void admit_first(void *arg, const struct admitted *m)
 {
-    struct member *first = arg;
+    struct admitted *first = arg;
     int fd = m->fd;
 
     if (first->fd < 0)
@@ -25,7 +25,7 @@ static inline int admit_one(int listen_fd,
                             enum auth_role theirs,
                             const struct auth_id *id,
                             uint64_t deadline_ns,
-                            struct member *ret)
+                            struct admitted *ret)
 {
     struct accept_kind kind = {.name = "test", .mine = mine, .theirs = theirs};
     struct acceptor a = {0};

@@ -50,7 +50,7 @@ struct accepting {
     uint32_t n_left;
 };
 
-static void join_admit_member(void *arg, const struct member *m)
+static void join_admit_member(void *arg, const struct admitted *m)
 {
     struct accepting *a = arg;
     const struct net_join *j = a->j;

@@ -237,7 +237,7 @@ static int shm_serve_follower(struct leading *l, uint32_t line, struct err *err)
     return rc;
 }
 
-static void shm_admit_follower(void *arg, const struct member *m)
+static void shm_admit_follower(void *arg, const struct admitted *m)
 {
     struct leading *l = arg;
     struct err why = ERR_INIT;
