@@ -212,7 +212,7 @@ static int attempt_exchange(struct attempt *a, struct carrier *ch)
         return rc;
     attempt_enter_stage(a, STAGE_PUBLISHING);
     rc = ch->ops->put(ch, text, a->deadline_ns, &a->err);
-    memset(text, 0, sizeof(text)); /* has the token */
+    mem_wipe(text, sizeof(text)); /* has the token */
     if (rc)
         return rc;
     attempt_enter_stage(a, STAGE_WAITING);

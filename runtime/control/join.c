@@ -190,7 +190,7 @@ static int join_try_unix(struct control *c,
     CLEANUP(fd_close) int fd = -1;
     struct sockaddr_un sa;
     socklen_t len = unix_make_addr(name, &sa);
-    struct auth_session session;
+    CLEANUP(auth_session_wipe) struct auth_session session = {0};
     int rc;
 
     if (!name[0])
@@ -217,7 +217,7 @@ static int join_reach_parent(struct control *c,
 {
     struct bytes_reader in = {.p = hello, .left = n};
     char addr[sizeof(c->addr)], name[UNIX_NAME_BYTES];
-    struct auth_session session;
+    CLEANUP(auth_session_wipe) struct auth_session session = {0};
     uint64_t port;
     int fd, rc;
 

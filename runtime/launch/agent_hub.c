@@ -269,7 +269,7 @@ enum outcome agent_reach_hub(struct agent *a)
     struct auth_id id = {.token = &a->token, .job_id = a->env.job_id, .generation = 0};
     bool is_hub = a->env.worker_index == 0;
     struct dial *dial;
-    struct auth_session session;
+    CLEANUP(auth_session_wipe) struct auth_session session = {0};
     char why[240];
     int fd;
     struct dial_to to = {.host = is_hub ? "127.0.0.1" : a->env.checkin_addr,

@@ -15,6 +15,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
 #include "runtime/launch/link.h"
 #include "runtime/launch/remote_agent.h"
 #include "runtime/launch/session.h"
@@ -40,7 +41,7 @@ static int attach_greet(int in, int out, struct token *root)
 static int
 attach_serve(struct signals *signals, struct remote_peer *up, int in, int out)
 {
-    struct auth_session session;
+    CLEANUP(auth_session_wipe) struct auth_session session = {0};
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null >= 0)
         (void)dup2(null, 0);

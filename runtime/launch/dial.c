@@ -56,6 +56,7 @@ static void dial_free(struct dial *d)
     fd_close(&d->pipe[0]);
     fd_close(&d->pipe[1]);
     token_wipe(&d->token);
+    auth_session_wipe(&d->session);
     mem_free(d);
 }
 

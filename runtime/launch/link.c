@@ -227,7 +227,7 @@ static void link_open_channel(struct link_set *s,
 static void link_greeted(struct link_set *s, struct link *l)
 {
     char answer[sizeof(LINK_ANSWER_TEXT) - 1 + sizeof(s->c.root.key)];
-    struct auth_session session;
+    CLEANUP(auth_session_wipe) struct auth_session session = {0};
     memcpy(answer, LINK_ANSWER_TEXT, sizeof(LINK_ANSWER_TEXT) - 1);
     memcpy(answer + sizeof(LINK_ANSWER_TEXT) - 1, s->c.root.key, sizeof(s->c.root.key));
     session_of_job(&s->c.root, true, &session);
@@ -273,7 +273,7 @@ static void link_read_greeting(struct link_set *s, struct link *l)
 static void link_dialed(struct link_set *s, struct link *l)
 {
     struct err err = ERR_INIT;
-    struct auth_session session;
+    CLEANUP(auth_session_wipe) struct auth_session session = {0};
     int fd = -1, rc = dial_end(l->dial, &fd, &session, &err);
     char why[240];
     l->dial = NULL;

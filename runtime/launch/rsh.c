@@ -153,7 +153,7 @@ static int rsh_wait_fd(struct rsh *r, int fd, uint64_t due_ns)
 static int rsh_try_once(struct rsh *r, int *ret_sig)
 {
     struct dial *dial;
-    struct auth_session session;
+    CLEANUP(auth_session_wipe) struct auth_session session = {0};
     int fd = -1, rc = rsh_begin_dial(r, &dial);
     if (rc < 0)
         return rc;

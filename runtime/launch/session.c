@@ -25,7 +25,6 @@ void session_of_job(const struct token *root,
                     bool is_launcher,
                     struct auth_session *ret)
 {
-    memset(ret, 0, sizeof(*ret));
     token_derive(root, "hvd launcher", NULL, 0,
                  is_launcher ? ret->send_key : ret->recv_key);
     token_derive(root, "hvd agent", NULL, 0,

@@ -137,7 +137,7 @@ static int open_once(struct rdv_client *c,
                      bool retry,
                      struct err *err)
 {
-    struct auth_session session;
+    CLEANUP(auth_session_wipe) struct auth_session session = {0};
     int fd, rc = tcp_connect(host, port, deadline_ns, retry, &fd, err);
 
     if (rc) {

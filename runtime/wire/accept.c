@@ -76,7 +76,7 @@ static int handshake_take_proof(struct acceptor *a, struct stranger *s, struct e
     auth_wire_session(a->id, h->hello, h->reply, true, &m.session);
     m.fd = stranger_take(s);
     a->admit(a->arg, &m);
-    mem_wipe(&m.session, sizeof(m.session));
+    auth_session_wipe(&m.session);
     return 0;
 }
 

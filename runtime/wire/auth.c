@@ -7,6 +7,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 #include "runtime/wire/auth_wire.h"
 
@@ -28,6 +29,11 @@ static int fresh_nonce(uint8_t nonce[AUTH_NONCE_BYTES], struct err *err)
     int rc = random_bytes(nonce, AUTH_NONCE_BYTES);
 
     return rc ? err_errno(err, -rc, "no random bytes from the system") : 0;
+}
+
+void auth_session_wipe(struct auth_session *s)
+{
+    mem_wipe(s, sizeof(*s));
 }
 
 int auth_client(int fd,

@@ -46,10 +46,10 @@ struct auth_id {
     const char *job_id;
     uint32_t generation;
 };
-struct auth_session { /* keys of one connection; the sequence numbers prevent replay */
+struct auth_session { /* keys of one connection */
     uint8_t send_key[32], recv_key[32];
-    uint64_t n_sent, n_received;
 };
+void auth_session_wipe(struct auth_session *s); /* for CLEANUP */
 
 /* The client's part; accept.h has the server's. number: the client's rank, or 0 where
  * the server does not use it. Blocks until deadline_ns (absolute, monotonic). 0; -EACCES:

@@ -204,7 +204,6 @@ void auth_wire_session(const struct auth_id *id,
                        bool is_server,
                        struct auth_session *ret)
 {
-    memset(ret, 0, sizeof(*ret));
     transcript_mac(id, "KC", hello, reply, is_server ? ret->recv_key : ret->send_key);
     transcript_mac(id, "KS", hello, reply, is_server ? ret->send_key : ret->recv_key);
 }

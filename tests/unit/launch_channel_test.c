@@ -15,7 +15,7 @@ struct pair {
 
 static struct pair open_pair(bool with_tap)
 {
-    struct auth_session a = {{1}, {2}, 0, 0}, b = {{2}, {1}, 0, 0};
+    struct auth_session a = {{1}, {2}}, b = {{2}, {1}};
     struct pair p = {.tap = {-1, -1}};
     int near[2], far[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, near), 0);
@@ -142,7 +142,7 @@ UNIT_TEST(both_ends_must_seal)
 /* As over ssh: reading from one pipe, writing to another that takes little at once. */
 UNIT_TEST(two_pipes_make_a_channel)
 {
-    struct auth_session a = {{1}, {2}, 0, 0}, b = {{2}, {1}, 0, 0};
+    struct auth_session a = {{1}, {2}}, b = {{2}, {1}};
     struct channel near, far;
     struct pollfd p[2];
     struct frame f;
