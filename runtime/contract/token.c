@@ -2,14 +2,15 @@
 /* Where the job token comes from. The only file of contract/ that reads files and
  * descriptors.
  *
- * A file or pipe that contains 64 hex digits is the key itself; any other 16 to 4096
- * bytes (a Secret that a user wrote) are hashed with a label. Blanks and newlines at
- * the end are ignored, so that `echo` and a Secret without newline give the same key.
- * The weak token (foreign launchers) is a hash of what the launcher passes to every
- * rank: it separates jobs, but does not stop attackers. */
+ * A token is 256 random bits and nothing else: a client that has proved nothing gets an
+ * HMAC with the token as key, by which a token that a person made up can be guessed
+ * offline. A file is opened first and then checked through the descriptor, so that what
+ * is checked is what is read. The weak token (foreign launchers) is a hash of what the
+ * launcher passes to every rank: it separates jobs, but does not stop attackers. */
 #include "runtime/contract/token.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -19,18 +20,13 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 
-#define TOKEN_MIN_BYTES 16
-#define TOKEN_MAX_BYTES 4096
+#define TOKEN_DIGITS (2 * SHA256_BYTES)
+#define TEXT_BYTES   (TOKEN_DIGITS + 16) /* with blanks at the end */
 
 void token_wipe(struct token *t)
 {
-    if (!t)
-        return;
-    memset(t, 0, sizeof(*t));
-    __asm__ volatile(""
-                     :
-                     : "r"(t)
-                     : "memory"); /* the compiler must not drop the memset */
+    if (t)
+        mem_wipe(t, sizeof(*t));
 }
 
 int token_random(struct token *ret, struct err *err)
@@ -59,77 +55,23 @@ static bool is_blank(char c)
     return c == '\n' || c == '\r' || c == ' ' || c == '\t';
 }
 
-/* Removes blanks at the end of text. what: name of the source in error messages.
- */
+/* Removes blanks at the end of text. what: name of the source in error messages. */
 static int token_from_text(
     const char *what, char *text, size_t n, struct token *ret, struct err *err)
 {
     while (n && is_blank(text[n - 1]))
         text[--n] = '\0';
-    if (n < TOKEN_MIN_BYTES || n > TOKEN_MAX_BYTES)
+    if (strlen(text) != n || hex_decode(text, ret->key, sizeof(ret->key)) < 0)
         return err_set(err, -EINVAL,
-                       "job token in %s has %zu bytes, allowed are %d to %d", what, n,
-                       TOKEN_MIN_BYTES, TOKEN_MAX_BYTES);
-    if (n == 2 * sizeof(ret->key) && strlen(text) == n
-        && hex_decode(text, ret->key, sizeof(ret->key)) == 0)
-        return 0;
-    labelled_hash("ringmaster-token/1", text, n, ret);
+                       "job token: %s does not contain %d hex digits; create a token "
+                       "with: hvd-agent token FILE",
+                       what, TOKEN_DIGITS);
     return 0;
 }
 
-static void wipe_and_free(char **text)
+static int token_read_text(const char *what, int fd, struct token *ret, struct err *err)
 {
-    if (*text) {
-        memset(*text, 0, strlen(*text));
-        __asm__ volatile("" : : "r"(*text) : "memory");
-    }
-    mem_free(*text);
-}
-
-int token_read_file(const char *path, struct token *ret, struct err *err)
-{
-    CLEANUP(wipe_and_free) char *text = NULL;
-    struct stat st;
-    struct statvfs fs;
-    size_t n = 0;
-
-    if (stat(path, &st) < 0)
-        return err_errno(err, errno, "job token: cannot open %s", path);
-    mode_t bad = st.st_mode & (S_IROTH | S_IWOTH);
-    if (bad == S_IROTH && statvfs(path, &fs) == 0 && (fs.f_flag & ST_RDONLY))
-        bad = 0; /* a Secret volume: the pod is the border, and 0444 suits any UID in it
-                  */
-    if (bad)
-        return err_set(err, -EACCES,
-                       "job token: %s has mode %04o, which lets every user %s it; must "
-                       "be 0600 or 0640",
-                       path, (unsigned)(st.st_mode & 07777),
-                       bad & S_IWOTH ? "change" : "read");
-    int rc = fd_read_file(path, TOKEN_MAX_BYTES + 16, &text, &n, err);
-    if (rc) {
-        (void)err_prefix(err, "job token"); /* rc is returned */
-        return rc;
-    }
-    return token_from_text(path, text, n, ret, err);
-}
-
-int token_write_file(const char *path, const struct token *t, struct err *err)
-{
-    char hex[2 * sizeof(t->key) + 2];
-
-    hex_encode(t->key, sizeof(t->key), hex);
-    hex[2 * sizeof(t->key)] = '\n';
-    int rc = fd_write_file(path, hex, sizeof(hex) - 1, 0600, err);
-    memset(hex, 0, sizeof(hex));
-    __asm__ volatile("" : : "r"(hex) : "memory");
-    if (rc)
-        (void)err_prefix(err, "job token"); /* rc is returned */
-    return rc;
-}
-
-static int token_read_fd(int fd, struct token *ret, struct err *err)
-{
-    char text[TOKEN_MAX_BYTES + 17];
+    char text[TEXT_BYTES + 1];
     size_t n = 0;
     int rc = 0;
 
@@ -141,16 +83,106 @@ static int token_read_fd(int fd, struct token *ret, struct err *err)
         if (k > 0) {
             n += (size_t)k;
         } else if (errno != EINTR) {
-            rc = err_errno(err, errno, "job token: HVD_TOKEN_FD=%d", fd);
+            rc = err_errno(err, errno, "job token: cannot read %s", what);
             break;
         }
     }
-    (void)close(fd); /* read once: a child process must not inherit it */
-    text[n] = '\0';
+    text[n < sizeof(text) - 1 ? n : 0] = '\0'; /* more bytes may follow */
     if (rc == 0)
-        rc = token_from_text("HVD_TOKEN_FD", text, n, ret, err);
-    memset(text, 0, sizeof(text));
-    __asm__ volatile("" : : "r"(text) : "memory");
+        rc = token_from_text(what, text, n, ret, err);
+    mem_wipe(text, sizeof(text));
+    return rc;
+}
+
+/* On a read-only mount others may read: a Secret volume belongs to root, and suits
+ * every UID of its pod, which is the boundary. */
+static int token_check_file(const char *path, int fd, struct err *err)
+{
+    struct stat st;
+    struct statvfs fs;
+
+    if (fstat(fd, &st) < 0 || fstatvfs(fd, &fs) < 0)
+        return err_errno(err, errno, "job token: cannot open %s", path);
+    mode_t bad = S_IRWXG | S_IRWXO;
+    if (fs.f_flag & ST_RDONLY)
+        bad = S_IWGRP | S_IWOTH;
+    bad &= st.st_mode;
+    if (!S_ISREG(st.st_mode))
+        return err_set(err, -EINVAL,
+                       "job token: %s is not a regular file; create a token with: "
+                       "hvd-agent token FILE",
+                       path);
+    if (st.st_uid != geteuid() && (st.st_uid != 0 || bad))
+        return err_set(err, -EACCES,
+                       "job token: the file belongs to user %u, not to user %u, who "
+                       "runs this; run: chown %u %s",
+                       (unsigned)st.st_uid, (unsigned)geteuid(), (unsigned)geteuid(),
+                       path);
+    if (bad)
+        return err_set(err, -EACCES,
+                       "job token: mode %04o gives access to others than the file's "
+                       "owner; run: chmod 600 %s",
+                       (unsigned)(st.st_mode & 07777), path);
+    return 0;
+}
+
+int token_read_file(const char *path, struct token *ret, struct err *err)
+{
+    /* a FIFO or terminal must not delay or control this process */
+    CLEANUP(fd_close)
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+    if (fd < 0)
+        return err_errno(err, errno, "job token: cannot open %s", path);
+    int rc = token_check_file(path, fd, err);
+    return rc < 0 ? rc : token_read_text(path, fd, ret, err);
+}
+
+static void token_format(const struct token *t, char ret[TOKEN_DIGITS + 2])
+{
+    hex_encode(t->key, sizeof(t->key), ret);
+    ret[TOKEN_DIGITS] = '\n';
+}
+
+int token_write_file(const char *path, const struct token *t, struct err *err)
+{
+    char text[TOKEN_DIGITS + 2];
+
+    token_format(t, text);
+    int rc = fd_write_file(path, text, TOKEN_DIGITS + 1, 0600, err);
+    mem_wipe(text, sizeof(text));
+    if (rc)
+        (void)err_prefix(err, "job token"); /* rc is returned */
+    return rc;
+}
+
+int token_create_file(const char *path, struct err *err)
+{
+    char text[TOKEN_DIGITS + 2];
+    struct token t;
+    int rc = token_random(&t, err);
+
+    if (rc < 0)
+        return rc;
+    CLEANUP(fd_close)
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        rc = err_errno(err, errno, "job token: cannot create %s", path);
+    token_format(&t, text);
+    token_wipe(&t);
+    if (rc == 0 && (rc = fd_write_full(fd, text, TOKEN_DIGITS + 1, UINT64_MAX)) < 0) {
+        (void)unlink(path); /* the failure is already reported */
+        rc = err_errno(err, -rc, "job token: cannot write %s", path);
+    }
+    mem_wipe(text, sizeof(text));
+    return rc;
+}
+
+static int token_read_fd(int fd, struct token *ret, struct err *err)
+{
+    int rc = token_read_text("HVD_TOKEN_FD", fd, ret, err);
+
+    (void)close(fd); /* read once: a child process must not inherit it */
     return rc;
 }
 

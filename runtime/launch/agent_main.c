@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/contract/token.h"
 #include "runtime/launch/agent.h"
 #include "runtime/launch/attach.h"
 #include "runtime/launch/await.h"
@@ -17,6 +18,7 @@ static const char usage[] =
     "       hvd-agent await --hostfile FILE [--termination-log FILE] [--] command "
     "[arguments]\n"
     "       hvd-agent rsh [ssh's options] HOST command [arguments]\n"
+    "       hvd-agent token FILE\n"
     "       hvd-agent install DEST\n"
     "       hvd-agent --version | --help\n\n"
     "run      starts this worker's ranks of the command and waits for the job's end;\n"
@@ -27,6 +29,7 @@ static const char usage[] =
     "         the command\n"
     "rsh      runs a command through the hvd-agent serve of another host; also called\n"
     "         hvd-rsh, for mpirun and mpiexec\n"
+    "token    writes a new random token for serve to a new file of mode 0600\n"
     "install  copies the runtime (the folder above this program's bin/) to DEST\n";
 
 static int main_refuse_usage(const char *what, const char *word)
@@ -64,6 +67,17 @@ static int main_run(char **argv)
     return agent_run(argv + first, environ);
 }
 
+static int main_token(char **argv)
+{
+    struct err err = ERR_INIT;
+    if (!argv[2] || argv[3] || argv[2][0] == '-')
+        return main_refuse_usage("token takes one file: hvd-agent token FILE", "");
+    if (token_create_file(argv[2], &err) == 0)
+        return 0;
+    fprintf(stderr, "hvd-agent: %s\n", err.text);
+    return 1;
+}
+
 static bool program_is_rsh(const char *program)
 {
     const char *slash = strrchr(program, '/');
@@ -94,9 +108,13 @@ int main(int argc, char **argv)
         return agent_serve(argv + 2);
     if (!strcmp(command, "await"))
         return agent_await(argv + 2);
+    if (!strcmp(command, "token"))
+        return main_token(argv);
     if (!strcmp(command, "attach"))
         return main_attach(argv[2]);
-    return *command ? main_refuse_usage("unknown command ", command)
-                    : main_refuse_usage(
-                        "a command is missing: run, serve, await, rsh or install", "");
+    return *command
+               ? main_refuse_usage("unknown command ", command)
+               : main_refuse_usage(
+                   "a command is missing: run, serve, await, rsh, token or install",
+                   "");
 }

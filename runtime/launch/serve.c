@@ -84,8 +84,7 @@ static int serve_read_words(struct serve_state *s, char *const *argv)
         s->token_file = s->env.token_file;
     if (!s->token_file)
         return serve_refuse_usage(
-            "--token-file is missing: a file with 16 bytes or more that all "
-            "hosts have, readable by its owner only");
+            "--token-file is missing: a file from hvd-agent token that all hosts have");
     return 0;
 }
 

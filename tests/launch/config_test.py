@@ -221,11 +221,12 @@ def test_bash_completes_the_agent(folder):
     def agent(*words):
         return complete("hvd-agent", *words, registered=["hvd-agent"])
 
-    same(agent(""), ["--help", "--version", "await", "install", "rsh", "run", "serve"])
+    same(agent(""), ["--help", "--version", "await", "install", "rsh", "run", "serve", "token"])
     same(agent("serve", "--"), ["--bind", "--port", "--token-file"])
     with open(f"{folder}/token", "w", encoding="ascii"):
         os.mkdir(f"{folder}/tokens")
     same(agent("serve", "--token-file", f"{folder}/tok"), [f"{folder}/token", f"{folder}/tokens"])
+    same(agent("token", f"{folder}/tok"), [f"{folder}/token", f"{folder}/tokens"])
     same(agent("serve", "--port", ""), [])
     same(agent("install", f"{folder}/tok"), [f"{folder}/tokens"])
     same(agent("await", "--host"), ["--hostfile"])

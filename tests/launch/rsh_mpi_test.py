@@ -107,7 +107,7 @@ def test_openmpi_s_tree_of_daemons(folder):
 
 
 def test_without_a_token(folder):
-    with Job(folder, "bc", c="quite another shared token") as s:
+    with Job(folder, "bc", c="0a" * 32) as s:
         p = s.mpi("openmpi", "bc")
         assert p.end(60) != 0
         has(p.err, f"hvd-rsh: host c: its hvd-agent serve has another token than {s.token}\n")

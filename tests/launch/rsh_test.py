@@ -12,7 +12,7 @@ import subprocess
 import serve_test
 from launched import BIN, HOROVODRUN, LOOP, environment, met
 from serve_test import Serving
-from tap import has, is_alive, main, read, same, secret, wait_until, write
+from tap import TOKEN, has, is_alive, main, read, same, secret, wait_until, write
 
 POD = ["unshare", "-pf", "--kill-child", "--mount-proc"]
 RSH = os.path.join(BIN, "hvd-rsh")
@@ -260,16 +260,19 @@ def links(pid):
 
 
 def test_tokens(folder):
-    with Agents(folder, "bc", c="quite another shared token") as s:
+    with Agents(folder, "bc", c="0a" * 32) as s:
         p = s.ran("c", "true", code=255)
         same(p.err, f"hvd-rsh: host c: its hvd-agent serve has another token than {s.token}\n")
         has(s.agents["c"].err, "connection refused")
         p = s.ran("b", "true", code=255, env={"HVD_TOKEN_FILE": "/no/such"})
         has(p.err, "hvd-rsh: job token: cannot open /no/such: ")
+        by_hand = secret(folder, "by-hand", "correct horse battery staple")
+        p = s.ran("b", "true", code=255, env={"HVD_TOKEN_FILE": by_hand})
+        has(p.err, f"hvd-rsh: job token: {by_hand} does not contain 64 hex digits; ")
         p = s.ran("b", "true", code=255, env={"HVD_AGENT_PORT": "x"})
         has(p.err, "hvd-rsh: HVD_AGENT_PORT: ")
         p = s.ran("b", "env; cat /proc/$PPID/cmdline /proc/$PPID/environ")
-        assert "a shared token" not in p.out
+        assert TOKEN not in p.out
         s.only_serving()
 
 

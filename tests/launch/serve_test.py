@@ -12,7 +12,7 @@ import sys
 
 from hosts import Hosts
 from launched import BIN, HOROVODRUN, agent_of_another_version, environment, looping, met, up
-from tap import has, is_alive, main, read, same, secret, wait_until, write
+from tap import TOKEN, has, is_alive, main, read, same, secret, wait_until, write
 
 AGENT = os.path.join(BIN, "hvd-agent")
 RANK = os.path.join(BIN, "launch-rank")
@@ -26,7 +26,7 @@ class Serving:
         global HOSTS
         HOSTS = HOSTS or Hosts()
         self.folder, self.agents = folder, {}
-        self.token = secret(folder, text="a shared token of these tests")
+        self.token = secret(folder)
         try:
             for name in names:
                 own = name in tokens and secret(folder, "token-" + name, tokens[name])
@@ -106,7 +106,7 @@ def test_the_shared_token_reaches_no_rank(folder):
         p = s.run("-np", "1", "-H", "b", "sh", "-c", "cat $HVD_TOKEN_FILE; env; cat /proc/self/cmdline")
         first = p.out.splitlines()[0].split(":", 1)[1]
         assert re.fullmatch("[0-9a-f]{64}", first), first
-        assert "a shared token" not in p.out and "--token-file" not in p.out
+        assert TOKEN not in p.out and "--token-file" not in p.out
         q = s.run("-np", "1", "-H", "b", "sh", "-c", "cat $HVD_TOKEN_FILE", tag="second")
         assert re.fullmatch(r"\[0\]<stdout>:[0-9a-f]{64}\n", q.out) and first not in q.out, q.out
 
@@ -139,7 +139,7 @@ def test_another_port_and_address(folder):
 
 
 def test_a_wrong_token_is_refused(folder):
-    with Serving(folder, "bc", c="quite another shared token") as s:
+    with Serving(folder, "bc", c="0a" * 32) as s:
         p = s.run("-np", "2", "-H", "b,c", "true", code=125)
         has(p.err, "horovodrun: host c: ")
         has(p.err, "token")
@@ -168,12 +168,16 @@ def test_the_launcher_of_an_mpijob_waits(folder):
         s.only_serving()
 
 
-def test_token_files_that_are_refused(folder):
-    with Serving(folder, "b") as s:
-        os.chmod(s.token, 0o644)
-        p = s.run("-np", "1", "-H", "b", "true", code=125)
-        has(p.err, s.token)
-        os.chmod(s.token, 0o600)
+def bad(folder, *words, prefix=()):
+    """The error message of hvd-agent serve, which must end at once."""
+    q = HOSTS.start("c", *prefix, AGENT, "serve", *words, folder=folder, tag="bad")
+    assert q.end() in (2, 125), words
+    same(q.err.count("\n"), 1, q.err)
+    return q.err
+
+
+def test_words_that_are_refused(folder):
+    with Serving(folder, "") as s:
         for words, sentence in {
             (): "--token-file is missing",
             ("--token-file", "/no/such"): "/no/such",
@@ -182,9 +186,94 @@ def test_token_files_that_are_refused(folder):
             ("--port",): "a value is missing after --port",
             ("--token-file", s.token, "--bind", "10.9.9.9"): "10.9.9.9",
         }.items():
-            q = HOSTS.start("c", AGENT, "serve", *words, folder=folder, tag="bad")
-            assert q.end() in (2, 125), words
-            has(q.err, sentence)
+            has(bad(folder, *words), sentence)
+
+
+def test_token_files_that_are_refused(folder):
+    with Serving(folder, "b") as s:
+        by_hand = secret(folder, "by-hand", "correct horse battery staple\n")
+        fifo, link, others = f"{folder}/fifo", f"{folder}/link", secret(folder, "others")
+        os.mkfifo(fifo, 0o600)
+        os.symlink("/dev/zero", link)
+        os.chown(others, 12345, 12345)
+        files = {
+            by_hand: f"{by_hand} does not contain 64 hex digits; create a token with: hvd-agent token FILE",
+            fifo: f"{fifo} is not a regular file; create a token with: hvd-agent token FILE",
+            link: f"{link} is not a regular file; create a token with: hvd-agent token FILE",
+            others: f"the file belongs to user 12345, not to user 0, who runs this; run: chown 0 {others}",
+        }
+        for mode in 0o660, 0o640, 0o604, 0o602, 0o644:
+            path = secret(folder, f"mode-{mode:o}")
+            os.chmod(path, mode)
+            files[path] = (
+                f"mode 0{mode:o} gives access to others than the file's owner; run: chmod 600 {path}"
+            )
+        for path, sentence in files.items():
+            sentence = f"job token: {sentence}\n"
+            same(bad(folder, "--token-file", path), f"hvd-agent: serve: {sentence}")
+            s.token = path
+            p = s.run("-np", "1", "-H", "b", "true", code=125)
+            same(p.err, f"horovodrun: {sentence}")
+
+
+def test_a_token_file_that_becomes_readable_is_refused(folder):
+    with Serving(folder, "") as s:
+        s.serve("b", secret(folder, "token-b"))
+        s.run("-np", "1", "-H", "b", "true")
+        os.chmod(f"{folder}/token-b", 0o640)
+        p = s.run("-np", "1", "-H", "b", "true", code=125)
+        has(p.err, "horovodrun: host b: ")
+        has(s.agents["b"].err, f"run: chmod 600 {folder}/token-b")
+
+
+def test_a_secret_volume(folder):
+    """Root's file behind links: all in the pod, or its fsGroup, may read it if the mount is read-only."""
+    volume = f"{folder}/volume"
+    os.mkdir(volume)
+    for mode, how, user, is_good in (
+        ("0444", "ro", 12345, True),
+        ("0440", "ro", 12345, True),
+        ("0444", "rw", 12345, False),
+        ("0444", "rw", 0, False),
+        ("0664", "ro", 12345, False),
+    ):
+        script = (
+            f"mount -t tmpfs none {volume} && cd {volume} && mkdir ..1 && cp {folder}/token ..1 && ln -s ..1 ..data "
+            f"&& ln -s ..data/token token && chmod {mode} ..1/token && chgrp 777 ..1/token "
+            f'&& mount -o remount,bind,{how} {volume} && exec setpriv --reuid={user} --regid=777 --clear-groups "$@"'
+        )
+        prefix = ["unshare", "-m", "sh", "-c", script, "sh"]
+        with Serving(folder, "") as s:
+            os.chmod(folder, 0o755)
+            if is_good:
+                s.serve("b", f"{volume}/token", prefix=prefix)
+                s.run("-np", "1", "-H", "b", "true")
+            else:
+                has(bad(folder, "--token-file", f"{volume}/token", prefix=prefix), f"{volume}/token")
+
+
+def test_a_new_token(folder):
+    with Serving(folder, "") as s:
+        path = f"{folder}/new"
+
+        def token(*words, code=0):
+            p = HOSTS.start("a", AGENT, "token", *words, folder=folder, tag="token", umask=0)
+            same((p.end(), p.out), (code, ""), p.err)
+            return p.err
+
+        same(token(path), "")
+        same(os.stat(path).st_mode & 0o7777, 0o600)
+        first = read(path)
+        assert re.fullmatch("[0-9a-f]{64}\n", first), first
+        same(token(path, code=1), f"hvd-agent: job token: cannot create {path}: File exists\n")
+        same(read(path), first)
+        token(f"{folder}/other")
+        assert read(f"{folder}/other") != first
+        for words in (), (path, path), ("--help",):
+            has(token(*words, code=2), "hvd-agent: token takes one file: hvd-agent token FILE")
+        s.serve("b", path)
+        s.token = path
+        s.run("-np", "1", "-H", "b", "true")
 
 
 def test_a_command_that_is_not_there(folder):

@@ -70,7 +70,10 @@ def write(path, text):
         f.write(text)
 
 
-def secret(folder, name="token", text="5e" * 32 + "\n"):
+TOKEN = "5e" * 32
+
+
+def secret(folder, name="token", text=TOKEN + "\n"):
     """A file of its own user only, with a token; its path."""
     path = os.path.join(folder, name)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as f:

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "tests/unit/unit.h"
 
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
+#include "runtime/base/sha256.h"
 #include "runtime/contract/token.h"
-#include "tests/unit/torture.h"
 
 static char dir[] = "/tmp/contract_token_test.XXXXXX";
 static char path[64];
@@ -28,12 +30,23 @@ static int tear_down(void **state)
     return rmdir(dir);
 }
 
+#define TEXT "00112233445566778899aabbccddeeff0123456789ABCDEF0123456789abcdef"
+
 /* Reads a file with that content and mode. */
 static int
 read_text(const char *text, size_t n, mode_t mode, struct token *ret, struct err *err)
 {
     assert_int_equal(fd_write_file(path, text, n, mode, NULL), 0);
     return token_read_file(path, ret, err);
+}
+
+static void
+assert_names_file(const struct err *e, const char *before, const char *after)
+{
+    char want[480];
+
+    (void)snprintf(want, sizeof(want), "job token: %s%s%s", before, path, after);
+    assert_string_equal(e->text, want);
 }
 
 UNIT_TEST(written_and_read_back_with_mode_0600)
@@ -56,41 +69,156 @@ UNIT_TEST(written_and_read_back_with_mode_0600)
     assert_memory_equal(&a, &(struct token){{0}}, sizeof(a));
 }
 
-UNIT_TEST(a_secret_of_any_bytes)
+UNIT_TEST(a_new_file_never_replaces_another)
 {
-    char big[5000];
+    struct token a, b;
+    struct stat st;
+    struct err e = ERR_INIT;
+
+    (void)unlink(path);
+    assert_int_equal(token_create_file(path, &e), 0);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(token_read_file(path, &a, &e), 0);
+    assert_int_equal(token_create_file(path, &e), -EEXIST);
+    assert_names_file(&e, "cannot create ", ": File exists");
+    assert_int_equal(token_read_file(path, &b, &e), 0);
+    assert_memory_equal(&a, &b, sizeof(a));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(token_create_file(path, &e), 0);
+    assert_int_equal(token_read_file(path, &b, &e), 0);
+    assert_memory_not_equal(&a, &b, sizeof(a));
+    assert_int_equal(token_create_file("/no/such", &e), -ENOENT);
+}
+
+UNIT_TEST(blanks_at_the_end_do_not_count)
+{
+    static const char *const texts[] = {TEXT, TEXT "\n", TEXT " \t\r\n\n"};
     struct token a, b;
     struct err e = ERR_INIT;
 
-    assert_int_equal(read_text("correct horse battery\n", 22, 0600, &a, &e), 0);
-    assert_int_equal(read_text("correct horse battery", 21, 0640, &b, &e), 0);
-    assert_memory_equal(&a, &b, sizeof(a)); /* the newline does not count */
-    assert_int_equal(read_text("correct horse batterz", 21, 0600, &b, &e), 0);
-    assert_memory_not_equal(&a, &b, sizeof(a));
-    /* a NUL counts as any byte */
-    assert_int_equal(read_text("0123456789abcdef\0more", 21, 0600, &a, &e), 0);
-    assert_int_equal(read_text("0123456789abcdef\0mord", 21, 0600, &b, &e), 0);
-    assert_memory_not_equal(&a, &b, sizeof(a));
-    assert_int_equal(read_text("fifteen bytes..\n", 16, 0600, &b, &e), -EINVAL);
-    assert_non_null(strstr(e.text, "has 15 bytes, allowed are 16 to 4096"));
-    memset(big, 'x', sizeof(big));
-    assert_int_equal(read_text(big, 4096, 0600, &b, &e), 0);
-    assert_int_equal(read_text(big, 4097, 0600, &b, &e), -EINVAL);
-    assert_int_equal(read_text(big, 5000, 0600, &b, &e), -EFBIG);
+    assert_int_equal(hex_decode(TEXT, a.key, sizeof(a.key)), 0);
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        assert_int_equal(read_text(texts[i], strlen(texts[i]), 0600, &b, &e), 0);
+        assert_memory_equal(&a, &b, sizeof(a));
+    }
 }
 
-UNIT_TEST(a_file_readable_by_others_is_refused)
+/* They could be guessed from what a stranger is sent. */
+UNIT_TEST(other_than_64_hex_digits_is_refused)
+{
+    static const char *const texts[] = {
+        "",       "\n",           "correct horse battery staple", TEXT "0", TEXT TEXT,
+        " " TEXT, TEXT "\n" TEXT, TEXT "                \n",      "x" TEXT};
+    char bytes[] = TEXT;
+    struct token before = {{7}}, t = before;
+    struct err e = ERR_INIT;
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        assert_int_equal(read_text(texts[i], strlen(texts[i]), 0600, &t, &e), -EINVAL);
+        assert_names_file(&e, "",
+                          " does not contain 64 hex digits; create a token with: "
+                          "hvd-agent token FILE");
+    }
+    assert_int_equal(read_text(bytes, 63, 0600, &t, &e), -EINVAL);
+    for (size_t i = 0; i < 64; i++) {
+        char was = bytes[i];
+
+        bytes[i] = i % 2 ? 'g' : '\0';
+        assert_int_equal(read_text(bytes, 64, 0600, &t, &e), -EINVAL);
+        bytes[i] = was;
+    }
+    assert_memory_equal(&t, &before, sizeof(t));
+}
+
+UNIT_TEST(a_file_that_others_can_use_is_refused)
+{
+    static const mode_t good[] = {0600, 0400, 0700};
+    struct token t;
+    struct err e = ERR_INIT;
+
+    for (mode_t bad = 01; bad <= 040; bad <<= 1) {
+        char before[120];
+
+        assert_int_equal(read_text(TEXT, 64, 0600 | bad, &t, &e), -EACCES);
+        (void)snprintf(
+            before, sizeof(before),
+            "mode %04o gives access to others than the file's owner; run: chmod 600 ",
+            0600 | (unsigned)bad);
+        assert_names_file(&e, before, "");
+    }
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        assert_int_equal(read_text(TEXT, 64, good[i], &t, &e), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(token_read_file(path, &t, &e), -ENOENT);
+    assert_names_file(&e, "cannot open ", ": No such file or directory");
+}
+
+UNIT_TEST(what_is_no_regular_file_is_refused)
+{
+    static const char want[] =
+        " is not a regular file; create a token with: hvd-agent token FILE";
+    char other[80];
+    struct token t;
+    struct err e = ERR_INIT;
+
+    (void)unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(token_read_file(path, &t, &e), -EINVAL); /* and does not wait */
+    assert_names_file(&e, "", want);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink("/dev/zero", path), 0);
+    assert_int_equal(token_read_file(path, &t, &e), -EINVAL);
+    assert_names_file(&e, "", want);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink(dir, path), 0);
+    assert_int_equal(token_read_file(path, &t, &e), -EINVAL);
+    assert_int_equal(unlink(path), 0);
+    /* a Secret's file is a link to a regular file */
+    (void)snprintf(other, sizeof(other), "%s.data", path);
+    assert_int_equal(fd_write_file(other, TEXT, 64, 0600, NULL), 0);
+    assert_int_equal(symlink(other, path), 0);
+    assert_int_equal(token_read_file(path, &t, &e), 0);
+    assert_int_equal(unlink(other), 0);
+    assert_int_equal(unlink(path), 0);
+}
+
+/* The exit code of a child that is another user: 0 if the token was read, else errno. */
+static int read_as(uid_t uid)
+{
+    int status;
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct token t;
+        int rc = seteuid(uid) < 0 ? -errno : token_read_file(path, &t, NULL);
+
+        _exit(-rc);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WEXITSTATUS(status);
+}
+
+UNIT_TEST(a_file_of_another_user_is_refused)
 {
     struct token t;
     struct err e = ERR_INIT;
 
-    assert_int_equal(read_text("0123456789abcdef", 16, 0644, &t, &e), -EACCES);
-    assert_non_null(strstr(e.text, "mode 0644, which lets every user read it"));
-    assert_int_equal(read_text("0123456789abcdef", 16, 0602, &t, &e), -EACCES);
-    assert_non_null(strstr(e.text, "lets every user change it"));
-    assert_int_equal(unlink(path), 0);
-    assert_int_equal(token_read_file(path, &t, &e), -ENOENT);
-    assert_non_null(strstr(e.text, path));
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(chmod(dir, 0755), 0);
+    assert_int_equal(read_text(TEXT, 64, 0600, &t, &e), 0);
+    assert_int_equal(chown(path, 12345, 12345), 0);
+    assert_int_equal(token_read_file(path, &t, &e), -EACCES);
+    assert_names_file(
+        &e,
+        "the file belongs to user 12345, not to user 0, who runs this; run: chown 0 ",
+        "");
+    assert_int_equal(read_as(12345), 0);
+    assert_int_equal(chown(path, 0, 0), 0);
+    assert_int_equal(chmod(path, 0644), 0); /* of root, but all can read it */
+    assert_int_equal(read_as(12345), EACCES);
 }
 
 UNIT_TEST(a_descriptor_is_read_once_and_closed)
@@ -127,20 +255,6 @@ UNIT_TEST(no_token_is_enough_for_one_rank_only)
     c.place.size = 2;
     assert_int_equal(token_from_contract(&c, &t, &e), -EINVAL);
     assert_non_null(strstr(e.text, "HVD_TOKEN_FILE"));
-}
-
-static int read_it(void *arg)
-{
-    struct token t;
-
-    (void)arg;
-    return token_read_file(path, &t, NULL);
-}
-
-UNIT_TEST(lack_of_memory_is_an_error)
-{
-    assert_int_equal(fd_write_file(path, "0123456789abcdef", 16, 0600, NULL), 0);
-    torture(read_it, NULL);
 }
 
 UNIT_MAIN(set_up, tear_down)
