@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/api/description.h"
 #include "runtime/api/find.h"
 #include "runtime/base/addr.h"
 #include "runtime/base/clock.h"
@@ -214,6 +215,7 @@ static int world_open_parts(struct world *w, struct kept_state *kept, struct err
     return control_listen(w->control, err);
 }
 
+/* The backend's blobs within all descriptions, and the hello of one rank. */
 static int blobs_split_hello(uint8_t *const *blobs,
                              const uint32_t *sizes,
                              uint32_t size,
@@ -224,33 +226,26 @@ static int blobs_split_hello(uint8_t *const *blobs,
                              uint32_t **ret_sizes,
                              struct err *err)
 {
-    uint8_t **b = mem_calloc(size, sizeof(*b));
-    uint32_t *s = mem_calloc(size, sizeof(*s));
+    AUTOFREE uint8_t **b = mem_calloc(size, sizeof(*b));
+    AUTOFREE uint32_t *s = mem_calloc(size, sizeof(*s));
 
-    for (uint32_t i = 0; b && s && i < size; i++) {
-        struct bytes_reader in = {.p = blobs[i], .left = sizes[i]};
-        const uint8_t *hello;
-        uint64_t n;
-
-        if (!bytes_get(&in, 2, &n) || !bytes_get_raw(&in, n, &hello)) {
-            mem_free(b);
-            mem_free(s);
-            return err_set(err, -EPROTO, "rank %u sent a malformed description", i);
-        }
-        if (i == parent) {
-            *ret_hello = hello;
-            *ret_n_hello = n;
-        }
-        b[i] = blobs[i] + sizes[i] - in.left;
-        s[i] = (uint32_t)in.left;
-    }
-    if (!b || !s) {
-        mem_free(b);
-        mem_free(s);
+    if (!b || !s)
         return err_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < size; i++) {
+        struct description d;
+        int rc = description_read(blobs[i], sizes[i], i, &d, err);
+
+        if (rc < 0)
+            return rc;
+        if (i == parent) {
+            *ret_hello = d.hello;
+            *ret_n_hello = d.n_hello;
+        }
+        b[i] = blobs[i] + (d.blob - blobs[i]);
+        s[i] = (uint32_t)d.n_blob;
     }
-    *ret_blobs = b;
-    *ret_sizes = s;
+    *ret_blobs = TAKE(b);
+    *ret_sizes = TAKE(s);
     return 0;
 }
 
@@ -268,9 +263,12 @@ static int world_pack_round2(struct world *w, struct strbuf *out, struct err *er
     strbuf_init(&hello, 1024);
     control_hello(w->control, &hello);
     strbuf_init(out, RDV_MAX_BLOB_BYTES);
-    bytes_put(out, hello.n, 2);
-    strbuf_add(out, strbuf_str(&hello), hello.n);
-    strbuf_add(out, blob, n);
+    description_write(
+        &(struct description){.hello = (const uint8_t *)strbuf_str(&hello),
+                              .n_hello = hello.n,
+                              .blob = blob,
+                              .n_blob = n},
+        out);
     if (strbuf_status(out) < 0 || strbuf_status(&hello) < 0)
         return err_set(err, -E2BIG, "this rank's description does not fit %u bytes",
                        RDV_MAX_BLOB_BYTES);

@@ -72,9 +72,11 @@ int control_listen(struct control *c, struct err *err)
 
 void control_hello(const struct control *c, struct strbuf *out)
 {
-    bytes_put_name(out, c->port > 0 ? c->addr : "", sizeof(c->addr));
-    bytes_put(out, c->port, 2);
-    bytes_put_name(out, c->unix_name, sizeof(c->unix_name));
+    struct control_address a = {.port = c->port};
+
+    (void)snprintf(a.addr, sizeof(a.addr), "%s", c->port > 0 ? c->addr : "");
+    (void)snprintf(a.unix_name, sizeof(a.unix_name), "%s", c->unix_name);
+    address_write(&a, out);
 }
 
 /* --- children --- */
@@ -215,21 +217,17 @@ static int join_reach_parent(struct control *c,
                              bool *ret_unix,
                              struct err *err)
 {
-    struct bytes_reader in = {.p = hello, .left = n};
-    char addr[sizeof(c->addr)], name[UNIX_NAME_BYTES];
+    struct control_address a;
     CLEANUP(auth_session_wipe) struct auth_session session = {0};
-    uint64_t port;
-    int fd, rc;
+    int fd, rc = address_read(hello, n, control_parent(c), &a, err);
 
-    if (!bytes_get_name(&in, addr, sizeof(addr)) || !bytes_get(&in, 2, &port)
-        || !bytes_get_name(&in, name, sizeof(name)))
-        return err_set(err, -EPROTO, "rank %u sent a malformed greeting",
-                       control_parent(c));
-    *ret_unix = join_try_unix(c, name, deadline_ns, ret) == 0;
+    if (rc < 0)
+        return rc;
+    *ret_unix = join_try_unix(c, a.unix_name, deadline_ns, ret) == 0;
     if (*ret_unix)
         return 0;
-    rc = auth_connect(addr, (uint16_t)port, true, &c->cfg.id, ROLE_CONTROL,
-                      ROLE_COORDINATOR, c->cfg.rank, deadline_ns, &fd, &session, err);
+    rc = auth_connect(a.addr, a.port, true, &c->cfg.id, ROLE_CONTROL, ROLE_COORDINATOR,
+                      c->cfg.rank, deadline_ns, &fd, &session, err);
     if (rc < 0)
         return err_prefix(err, "control channel to rank %u", control_parent(c));
     frame_open(ret, fd, &session, TREE_MAX_BYTES);

@@ -5,14 +5,14 @@
 #ifndef RUNTIME_CONTROL_TREE_H
 #define RUNTIME_CONTROL_TREE_H
 
+#include "runtime/control/address.h"
 #include "runtime/control/bundle.h"
 #include "runtime/control/control.h"
 #include "runtime/control/shape.h"
 #include "runtime/wire/frame.h"
 
-#define TREE_MAX_BYTES  ((16u << 20) + 64) /* of a frame: a message and its headers */
-#define UNIX_NAME_BYTES 40                 /* "hvd-" and 32 hex digits */
-#define CAUSE_BYTES     480
+#define TREE_MAX_BYTES ((16u << 20) + 64) /* of a frame: a message and its headers */
+#define CAUSE_BYTES    480
 
 enum tree_frame {                   /* types of frames */
                   TREE_WELCOME = 1, /* from the parent: nothing */
