@@ -27,6 +27,7 @@
 #include "runtime/base/parse.h"
 #include "runtime/contract/contract.h"
 #include "runtime/contract/stats_page.h"
+#include "runtime/launch/core/scrape.h"
 #include "runtime/wire/door.h"
 
 enum { REQUEST_MAX = 4096, PAGES_MAX = 65536, MAX_SCRAPES = 64 };
@@ -138,16 +139,20 @@ static void metrics_put_answer(const struct agent_metrics *m, struct scrape *c)
     const char *status = "200 OK";
 
     strbuf_init(&body, TEXT_MAX);
-    if (strncmp(c->request, "GET ", 4) != 0) {
+    switch (scrape_read(c->request, c->n)) {
+    case SCRAPE_PARTIAL:
+    case SCRAPE_OTHER_METHOD:
         status = "405 Method Not Allowed";
         strbuf_puts(&body, "only GET\n");
-    } else if (strncmp(c->request + 4, "/metrics ", 9) != 0
-               && strncmp(c->request + 4, "/metrics?", 9) != 0) {
+        break;
+    case SCRAPE_OTHER_PATH:
         status = "404 Not Found";
         strbuf_puts(&body, "only /metrics\n");
-    } else {
+        break;
+    case SCRAPE_METRICS:
         metrics_put_generation(m, &body);
         metrics_put_pages(m->dir, &body);
+        break;
     }
     strbuf_init(&c->answer, TEXT_MAX + REQUEST_MAX);
     strbuf_printf(&c->answer,
@@ -163,7 +168,7 @@ static void metrics_put_answer(const struct agent_metrics *m, struct scrape *c)
 /* Reads up to the blank line that ends a request. 1: it is complete. */
 static int metrics_read_request(struct scrape *c, struct stranger *s, struct err *err)
 {
-    ssize_t k = read(s->fd, c->request + c->n, sizeof(c->request) - 1 - c->n);
+    ssize_t k = read(s->fd, c->request + c->n, sizeof(c->request) - c->n);
 
     if (k < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
@@ -171,10 +176,9 @@ static int metrics_read_request(struct scrape *c, struct stranger *s, struct err
         return -EPIPE;
     s->has_sent = true;
     c->n += (size_t)k;
-    c->request[c->n] = '\0';
-    if (strstr(c->request, "\r\n\r\n"))
+    if (scrape_read(c->request, c->n) != SCRAPE_PARTIAL)
         return 1;
-    return c->n < sizeof(c->request) - 1
+    return c->n < sizeof(c->request)
                ? 0
                : err_set(err, -EMSGSIZE, "its request has %d bytes or more",
                          REQUEST_MAX);

@@ -89,13 +89,18 @@ static const char *rest_of(int fd)
     return text;
 }
 
-static const char *http_query(uint16_t port, const char *request)
+/* Sends n bytes, NULs included. */
+static const char *http_query_bytes(uint16_t port, const char *p, size_t n)
 {
     int fd = http_dial(port);
 
-    assert_int_equal(
-        fd_write_full(fd, request, strlen(request), clock_now_ns() + 60 * NS_PER_S), 0);
+    assert_int_equal(fd_write_full(fd, p, n, clock_now_ns() + 60 * NS_PER_S), 0);
     return rest_of(fd);
+}
+
+static const char *http_query(uint16_t port, const char *request)
+{
+    return http_query_bytes(port, request, strlen(request));
 }
 
 static struct agent_metrics *metrics_start_here(void)
@@ -181,6 +186,17 @@ UNIT_TEST(other_requests_are_refused)
         strstr(http_query(metrics_port(m), "GET /../token HTTP/1.1\r\n\r\n"), " 404 "));
     assert_non_null(
         strstr(http_query(metrics_port(m), "POST /metrics HTTP/1.1\r\n\r\n"), " 405 "));
+    metrics_stop(m);
+}
+
+UNIT_TEST(a_nul_in_a_request_does_not_hide_its_end)
+{
+    static const char request[] = "GET /metrics HTTP/1.1\r\nHost: \0x\r\n\r\n";
+    struct agent_metrics *m = metrics_start_here();
+
+    assert_non_null(
+        strstr(http_query_bytes(metrics_port(m), request, sizeof(request) - 1),
+               " 200 OK\r\n"));
     metrics_stop(m);
 }
 
