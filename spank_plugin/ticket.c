@@ -35,16 +35,17 @@ int ticket_parse(const char *text, size_t n, struct ticket *ret, struct err *err
     memcpy(buf, text, n);
     buf[n] = '\0';
     uint32_t number;
-    int end = 0;
     int rc = -EINVAL;
-    if (sscanf(buf + strlen(MAGIC), "port=%7[0-9] token=%65[0-9a-f]%n", port, hex, &end)
-            == 2
-        && buf[strlen(MAGIC) + (size_t)end] == '\0'
+    if (sscanf(buf + strlen(MAGIC), "port=%7[0-9] token=%65[0-9a-f]", port, hex) == 2
         && parse_u32("port", port, 1, 65535, &number, NULL) == 0
         && hex_decode(hex, t.token.key, sizeof(t.token.key)) == 0) {
         t.port = (uint16_t)number;
-        *ret = t;
-        rc = 0;
+        ticket_render(&t, buf);
+        /* sscanf accepts other blanks, and more behind it */
+        if (strlen(buf) == n && memcmp(buf, text, n) == 0) {
+            *ret = t;
+            rc = 0;
+        }
     }
     explicit_bzero(buf, sizeof(buf));
     explicit_bzero(hex, sizeof(hex));

@@ -42,6 +42,33 @@ UNIT_TEST(every_cut_or_lengthened_ticket_is_refused)
     assert_int_equal(ticket_parse(text, n + 2, &back, &err), -EINVAL);
 }
 
+/* Only what ticket_render writes is a ticket. */
+UNIT_TEST(another_spelling_is_refused)
+{
+#define HEX "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+    static const char good[] = "hvd-step/1 port=40123 token=" HEX;
+    static const struct {
+        const char *text;
+        size_t n;
+    } rows[] = {
+#define ROW(text) {text, sizeof(text) - 1}
+        ROW("hvd-step/1 port=40123token=" HEX),
+        ROW("hvd-step/1 port=40123  token=" HEX),
+        ROW("hvd-step/1 port=40123\ntoken=" HEX),
+        ROW("hvd-step/1 port=040123 token=" HEX),
+        ROW("hvd-step/1 port=40123 token=" HEX "\0x"),
+        ROW("hvd-step/1 port=40123 token=" HEX "\n"),
+#undef ROW
+    };
+    struct ticket back;
+    struct err err = ERR_INIT;
+    assert_int_equal(ticket_parse(good, sizeof(good) - 1, &back, &err), 0);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        assert_int_equal(ticket_parse(rows[i].text, rows[i].n, &back, &err), -EINVAL);
+        assert_string_equal(err.text, "SLURM_HVD_STEP is damaged");
+    }
+}
+
 UNIT_TEST(another_version_is_reported_as_such)
 {
     struct ticket back;
