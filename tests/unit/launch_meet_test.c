@@ -180,6 +180,28 @@ UNIT_TEST(messages_come_back_as_they_were_and_not_when_cut)
     assert_memory_equal(&o2, &o, sizeof(o));
 }
 
+UNIT_TEST(a_tail_that_no_agent_sends_is_refused)
+{
+    static const char *const bad[] = {"no end", "one\nno end", "\x1b[2J\n", "\x7f\n"};
+    CLEANUP(strbuf_release) struct strbuf b;
+    struct report r = report_of(5, 3, 0, 2, 0), back, before;
+    strbuf_init(&b, 100000);
+    memset(&back, 7, sizeof(back));
+    before = back;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        strcpy(r.tail, bad[i]);
+        strbuf_clear(&b);
+        report_write(&r, &b);
+        assert_int_equal(report_read((const uint8_t *)b.p, b.n, &back, NULL), -EPROTO);
+        assert_memory_equal(&back, &before, sizeof(back));
+    }
+    strcpy(r.tail, "\tone \xc3\xa4\n\ntwo\n");
+    strbuf_clear(&b);
+    report_write(&r, &b);
+    assert_int_equal(report_read((const uint8_t *)b.p, b.n, &back, NULL), 0);
+    assert_string_equal(back.tail, r.tail);
+}
+
 UNIT_TEST(host_names_that_would_break_a_hostfile_are_refused)
 {
     static const char *const bad[] = {"", "a b", "a\nb", "a,b", "a/b", "\xc3\xa4"};

@@ -93,6 +93,9 @@ UNIT_TEST(a_run_message_survives_the_wire)
     for (size_t n = 0; n < b.n; n++) /* cut anywhere */
         assert_int_equal(
             shell_run_read((const uint8_t *)strbuf_str(&b), n, &back, &err), -71);
+    b.p[4] = 2; /* has_input */
+    assert_int_equal(shell_run_read((const uint8_t *)strbuf_str(&b), b.n, &back, &err),
+                     -71);
     b.p[0] = 2;
     assert_int_equal(shell_run_read((const uint8_t *)strbuf_str(&b), b.n, &back, &err),
                      -71);

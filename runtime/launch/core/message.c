@@ -94,29 +94,40 @@ void report_write(const struct report *r, struct strbuf *out)
     strbuf_release(&message);
 }
 
+/* Complete lines that can be shown on a terminal, as tail_render makes them. */
+static bool tail_is_valid(const char *tail)
+{
+    size_t n = strlen(tail);
+    for (const char *p = tail; *p; p++)
+        if (((unsigned char)*p < ' ' && *p != '\t' && *p != '\n') || *p == 0x7f)
+            return false;
+    return n < TAIL_MAX_BYTES && (n == 0 || tail[n - 1] == '\n');
+}
+
 int report_read(const uint8_t *p, size_t n, struct report *ret, struct err *err)
 {
     struct bytes_reader r = {.p = p, .left = n};
     char message[MESSAGE_MAX_BYTES + 1];
+    struct failure f;
     uint32_t blames = bytes_u32(&r), first_rank = bytes_u32(&r),
              n_ranks = bytes_u32(&r);
     bytes_str(&r, message, sizeof(message));
     int rc = bytes_end(&r, "failure", err);
+    if (rc == 0)
+        rc = failure_parse(message, &f, err);
     if (rc < 0)
         return rc;
-    if (blames > INT32_MAX || n_ranks > INT32_MAX)
+    const char *tail = strchr(message, '\n');
+    tail = tail ? tail + 1 : "";
+    if (blames > INT32_MAX || n_ranks > INT32_MAX || !tail_is_valid(tail))
         return err_set(err, -EPROTO,
                        "a failure message is malformed (another version?)");
     memset(ret, 0, sizeof(*ret));
-    rc = failure_parse(message, &ret->f, err);
-    if (rc < 0)
-        return rc;
+    ret->f = f;
     ret->blames = (int32_t)blames - 1;
     ret->first_rank = first_rank;
     ret->n_ranks = n_ranks;
-    const char *tail = strchr(message, '\n');
-    (void)snprintf(ret->tail, sizeof(ret->tail), "%.*s", (int)sizeof(ret->tail) - 1,
-                   tail ? tail + 1 : "");
+    (void)snprintf(ret->tail, sizeof(ret->tail), "%s", tail);
     return 0;
 }
 

@@ -15,7 +15,7 @@
  *
  *   failure  blames+1:4 first_rank:4 n_ranks:4 message:str
  *
- * Integers are big-endian; str is length:4 and bytes. message is a failure line
+ * Integers are little-endian; str is length:4 and bytes. message is a failure line
  * (failure.h) and the last lines, as in a termination message. */
 #ifndef RUNTIME_LAUNCH_CORE_MESSAGE_H
 #define RUNTIME_LAUNCH_CORE_MESSAGE_H

@@ -111,7 +111,9 @@ int shell_run_read(const uint8_t *p, size_t n, struct shell_run *ret, struct err
         return err_set(err, -EPROTO,
                        "the remote shell's protocol is %u there and %u here", protocol,
                        SHELL_PROTOCOL);
-    run.has_input = bytes_u32(&r) != 0;
+    uint32_t has_input = bytes_u32(&r);
+    r.is_bad = r.is_bad || has_input > 1;
+    run.has_input = has_input == 1;
     bytes_str(&r, run.from, sizeof(run.from));
     run.command = bytes_text(&r);
     int rc = bytes_end(&r, "run", err);
