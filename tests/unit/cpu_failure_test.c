@@ -6,6 +6,7 @@
 
 #include "tests/unit/unit.h"
 
+#include "runtime/backend/cpu/peers.h"
 #include "tests/unit/cpu_world.h"
 #include "tests/unit/timed.h"
 
@@ -392,6 +393,34 @@ UNIT_TEST(foreign_description_is_refused)
     assert_int_equal(backend_cpu.post(b, &batch, &ticket, &err), -EPIPE);
     backend_cpu.close(b);
     mem_free(blob);
+}
+
+UNIT_TEST(a_description_that_no_rank_sends_is_refused)
+{
+    struct peer good = {.host = "h", .addr = "10.0.0.1", .port = 1}, p;
+    struct peer alone = {.host = "h"}, bad[5];
+    struct err err = ERR_INIT;
+    struct peer own;
+    assert_int_equal(peer_describe(&own, &err), 0);
+    good.magic = own.magic;
+    good.version = own.version;
+    assert_int_equal(peer_parse((const uint8_t *)&good, sizeof(good), 3, &p, &err), 0);
+    alone.magic = own.magic;
+    alone.version = own.version;
+    assert_int_equal(peer_parse((const uint8_t *)&alone, sizeof(alone), 3, &p, &err),
+                     0);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        bad[i] = good;
+    bad[0].port = 0;
+    bad[1].addr[0] = '\0';
+    bad[2].wants_shm = 2;
+    bad[3].host[0] = '\x1b';
+    memset(bad[4].sock, 'x', sizeof(bad[4].sock));
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_int_equal(peer_parse((const uint8_t *)&bad[i], sizeof(p), 3, &p, &err),
+                         -EPROTO);
+        assert_string_equal(err.text, "rank 3: garbled backend description");
+    }
 }
 
 UNIT_TEST(memory_running_out_is_an_error)

@@ -118,7 +118,8 @@ int peer_parse(
                        "rank %u: backend \"cpu\" version %u expected, got %u", rank,
                        PEER_VERSION, p.version);
     if (!is_text(p.host, sizeof(p.host)) || !is_text(p.sock, sizeof(p.sock))
-        || !is_text(p.addr, sizeof(p.addr)))
+        || !is_text(p.addr, sizeof(p.addr)) || (p.port > 0) != (p.addr[0] != '\0')
+        || p.wants_shm > 1)
         return err_set(err, -EPROTO, "rank %u: garbled backend description", rank);
     *ret = p;
     return 0;

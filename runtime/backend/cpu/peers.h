@@ -20,7 +20,7 @@ struct peer {
     char host[PEER_HOST_BYTES]; /* for messages; printable, NUL-terminated */
     char sock[PEER_SOCK_BYTES]; /* abstract Unix socket, without the leading NUL; "":
                                    none */
-    char addr[PEER_ADDR_BYTES]; /* TCP */
+    char addr[PEER_ADDR_BYTES]; /* TCP, with port; "" and 0 in a world of one */
     uint64_t pid, pid_ns;       /* equal in both: threads of one process (tests) */
     uint16_t port;
     uint8_t wants_shm;
