@@ -7,6 +7,7 @@
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -31,6 +32,22 @@
             abort();                                                                   \
         }                                                                              \
     } while (0)
+
+/* A result is filled before a call and must still be so where the call has failed. */
+static inline void fuzz_fill(void *p, size_t n)
+{
+    memset(p, 0x5a, n);
+}
+
+static inline bool fuzz_is_filled(const void *p, size_t n)
+{
+    const uint8_t *b = p;
+
+    for (size_t i = 0; i < n; i++)
+        if (b[i] != 0x5a)
+            return false;
+    return true;
+}
 
 /* The input as text; a NUL ends it. The caller frees. */
 static inline char *fuzz_text(const uint8_t *data, size_t n)
