@@ -36,6 +36,13 @@ void fd_close_from(int first)
         (void)close(i);
 }
 
+void fd_close_others(int fd)
+{
+    for (int i = 0; i < fd; i++)
+        (void)close(i);
+    fd_close_from(fd + 1);
+}
+
 int fd_nonblock(int fd, bool on)
 {
     int flags = fcntl(fd, F_GETFL);

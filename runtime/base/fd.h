@@ -14,6 +14,7 @@
 void fd_close(
     int *fd); /* closes if >= 0, leaves -1; for CLEANUP(fd_close) int fd = -1 */
 void fd_close_from(int first);    /* first and all above */
+void fd_close_others(int fd);     /* all but fd; async-signal-safe */
 int fd_nonblock(int fd, bool on); /* 0 or -errno */
 int fd_cloexec(int fd);
 /* Whole buffer or failure: -ETIMEDOUT at the deadline, -EPIPE when the peer has closed.

@@ -67,7 +67,8 @@ int engine_new(const struct engine_config *c,
     e->guard = guard;
     job_init(&e->job, c->signal_grace_ns);
     e->ranks = mem_calloc(c->n + 1, sizeof(*e->ranks));
-    e->fds = mem_calloc((size_t)c->n * 2 + 3 + ENGINE_CALLER_FDS, sizeof(*e->fds));
+    e->fds = mem_calloc((size_t)c->n * 2 + 1 + OUTPUT_FDS + ENGINE_CALLER_FDS,
+                        sizeof(*e->fds));
     for (uint32_t i = 0; i < c->n; i++)
         numbers[i] = c->ranks[i].place.rank;
     struct output_config oc = {.n = c->n,
@@ -292,6 +293,7 @@ void engine_step(struct engine *e, struct pollfd *fds, nfds_t n, uint64_t deadli
     n_output = output_pollfds(&e->output, e->fds + n_all);
     if (e->job.deadline_ns < deadline_ns)
         deadline_ns = e->job.deadline_ns;
+    deadline_ns = output_due_ns(&e->output, deadline_ns);
     if (e->is_draining && e->drain_deadline_ns < deadline_ns)
         deadline_ns = e->drain_deadline_ns;
     int ready = poll(e->fds, n_all + n_output, clock_left_ms(deadline_ns));

@@ -39,13 +39,6 @@ static void groups_apply(struct groups *g, int32_t word)
         }
 }
 
-static void guard_close_others(int fd)
-{
-    for (int i = 0; i < fd; i++)
-        (void)close(i);
-    fd_close_from(fd + 1);
-}
-
 static void guard_main(int fd, const struct scratch_folder *scratch)
 {
     struct groups *g = mem_zalloc(sizeof(*g));
@@ -81,7 +74,7 @@ int guard_start(struct guard *g, const struct scratch_folder *scratch, struct er
     if (pid == 0) {
         (void)setpgid(0, 0);
         (void)prctl(PR_SET_NAME, "hvd-guard", 0, 0, 0);
-        guard_close_others(fd[0]);
+        fd_close_others(fd[0]);
         guard_main(fd[0], scratch);
         _exit(0);
     }

@@ -486,6 +486,9 @@ int horovodrun_main(int argc, char *const *argv, char *const *env)
     for (size_t i = 0; i < l->o.n_warnings; i++)
         fprintf(stderr, "%s: warning: %s\n", l->program, l->o.warnings[i]);
     code = launch_all(l, &err);
+    int sig = signals_pending_stop();
+    if (err.code == -EINTR && sig) /* while the output files were opened */
+        code = 128 + sig;
 out:
     horovodrun_release(l);
     if (err.code)

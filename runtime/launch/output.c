@@ -4,7 +4,7 @@
  *
  *   rank pipe --64 KiB--> lines --line-+-> tail (last 20)
  *                  |                   '-> sink queue --POLLOUT--> our stdout
- *                  '--> DIR/rank.N/stdout, unchanged
+ *                  '--> output_files.c: DIR/rank.N/stdout, unchanged
  *
  * The launcher must react to Ctrl-C and to the exit of ranks even if the reader of
  * its output is slow. O_NONBLOCK would also change the descriptor of the shell that
@@ -26,7 +26,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
@@ -125,34 +124,6 @@ static void stream_put_line(void *arg, const char *text, size_t n)
     }
 }
 
-static int output_open_files(struct rank_output *r,
-                             const char *dir,
-                             uint32_t size,
-                             struct err *err)
-{
-    char path[PATH_MAX];
-    int width = 1;
-    for (uint32_t top = size ? size - 1 : 0; top >= 10; top /= 10)
-        width++;
-    if (mkdir(dir, 0777) < 0 && errno != EEXIST)
-        return err_errno(err, errno, "--output-filename: cannot make the directory %s",
-                         dir);
-    int n = snprintf(path, sizeof(path), "%s/rank.%0*u", dir, width, r->rank);
-    if (n < 0 || (size_t)n + 8 >= sizeof(path))
-        return err_set(err, -ENAMETOOLONG, "--output-filename: the path is too long");
-    if (mkdir(path, 0777) < 0 && errno != EEXIST)
-        return err_errno(err, errno, "--output-filename: cannot make the directory %s",
-                         path);
-    for (int k = 0; k < 2; k++) {
-        memcpy(path + n, k ? "/stderr" : "/stdout", sizeof("/stderr"));
-        r->stream[k].file_fd =
-            open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-        if (r->stream[k].file_fd < 0)
-            return err_errno(err, errno, "--output-filename: cannot write %s", path);
-    }
-    return 0;
-}
-
 int output_init(struct output *o, const struct output_config *c, struct err *err)
 {
     memset(o, 0, sizeof(*o));
@@ -170,18 +141,15 @@ int output_init(struct output *o, const struct output_config *c, struct err *err
         r->output = o;
         for (int k = 0; k < 2; k++) {
             lines_init(&r->stream[k].lines);
-            r->stream[k].fd = r->stream[k].file_fd = -1;
+            r->stream[k].fd = -1;
             r->stream[k].rank = r;
         }
     }
-    for (uint32_t i = 0; i < c->n && c->dir; i++) {
-        int rc = output_open_files(&o->ranks[i], c->dir, c->size, err);
-        if (rc < 0) {
-            output_release(o);
-            return rc;
-        }
-    }
-    return 0;
+    int rc =
+        c->dir ? output_files_new(c->dir, c->n, c->ranks, c->size, &o->files, err) : 0;
+    if (rc < 0)
+        output_release(o);
+    return rc;
 }
 
 void output_release(struct output *o)
@@ -189,10 +157,10 @@ void output_release(struct output *o)
     for (uint32_t i = 0; i < o->n; i++) {
         for (int k = 0; k < 2; k++) {
             fd_close(&o->ranks[i].stream[k].fd);
-            fd_close(&o->ranks[i].stream[k].file_fd);
             lines_release(&o->ranks[i].stream[k].lines);
         }
     }
+    output_files_free(o->files);
     mem_free(o->ranks);
     strbuf_release(&o->sink[0].queue);
     strbuf_release(&o->sink[1].queue);
@@ -209,14 +177,22 @@ void output_attach(struct output *o, uint32_t i, int stdout_fd, int stderr_fd)
 
 static bool output_is_held_up(const struct output *o, int which, size_t n_high)
 {
-    return o->forward.put ? o->forward.is_full(o->forward.arg)
-                          : sink_waiting(&o->sink[which]) > n_high;
+    if (o->forward.put)
+        return o->forward.is_full(o->forward.arg);
+    return sink_waiting(&o->sink[which]) > n_high
+           || (n_high == QUEUE_HIGH_BYTES && output_files_is_full(o->files));
 }
 
 bool output_is_full(const struct output *o)
 {
     return output_is_held_up(o, 0, QUEUE_HIGH_BYTES)
            || output_is_held_up(o, 1, QUEUE_HIGH_BYTES);
+}
+
+uint64_t output_due_ns(const struct output *o, uint64_t deadline_ns)
+{
+    uint64_t due_ns = output_files_due_ns(o->files);
+    return due_ns < deadline_ns ? due_ns : deadline_ns;
 }
 
 nfds_t output_pollfds(const struct output *o, struct pollfd *p)
@@ -232,6 +208,7 @@ nfds_t output_pollfds(const struct output *o, struct pollfd *p)
             int fd = is_left ? -1 : o->ranks[i].stream[k].fd;
             p[n++] = (struct pollfd){.fd = fd, .events = POLLIN};
         }
+    p[n++] = output_files_pollfd(o->files);
     return n;
 }
 
@@ -243,12 +220,11 @@ static void stream_end(struct rank_stream *s)
 
 static void stream_take_bytes(struct rank_stream *s, const char *p, size_t n)
 {
-    const struct output_forward *f = &s->rank->output->forward;
-    if (f->put)
-        f->put(f->arg, s->rank->rank, s == &s->rank->stream[1], p, n);
-    if (s->file_fd >= 0
-        && fd_write_full(s->file_fd, p, n, clock_now_ns() + 60 * NS_PER_S) < 0)
-        fd_close(&s->file_fd); /* disk full: the console still gets the output */
+    struct output *o = s->rank->output;
+    int which = s == &s->rank->stream[1];
+    if (o->forward.put)
+        o->forward.put(o->forward.arg, s->rank->rank, which, p, n);
+    output_files_put(o->files, (uint32_t)(s->rank - o->ranks), which, p, n);
     (void)lines_feed(&s->lines, p, n, stream_put_line, s);
 }
 
@@ -286,6 +262,7 @@ static void output_flush(struct output *o)
 {
     sink_flush(&o->sink[0]);
     sink_flush(&o->sink[1]);
+    output_files_serve(o->files, sink_ready(&o->sink[1]));
 }
 
 void output_feed(struct output *o, uint32_t i, int which, const void *p, size_t n)
@@ -300,7 +277,7 @@ void output_feed(struct output *o, uint32_t i, int which, const void *p, size_t 
 
 void output_serve(struct output *o, const struct pollfd *p, nfds_t n)
 {
-    for (nfds_t j = 2; j < n; j++)
+    for (nfds_t j = 2; j + 1 < n; j++)
         if (p[j].fd >= 0 && p[j].revents
             && !output_is_held_up(o, j % 2, QUEUE_HIGH_BYTES))
             (void)stream_read(&o->ranks[(j - 2) / 2].stream[j % 2]);
@@ -333,7 +310,8 @@ bool output_drain(struct output *o)
         }
     o->is_draining = true;
     output_flush(o);
-    return is_empty && !sink_waiting(&o->sink[0]) && !sink_waiting(&o->sink[1]);
+    return is_empty && output_files_end(o->files) && !sink_waiting(&o->sink[0])
+           && !sink_waiting(&o->sink[1]);
 }
 
 static struct rank_stream *output_stream_of(struct output *o, uint32_t rank, int which)
@@ -379,4 +357,6 @@ void output_report_lost(struct output *o)
                          "rank=%u stream=%s bytes=%zu", o->ranks[i].rank,
                          k ? "stderr" : "stdout", s->n_lost);
         }
+    if (sink_ready(&o->sink[1]))
+        output_files_report_lost(o->files);
 }

@@ -11,6 +11,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/strbuf.h"
 #include "runtime/launch/core/lines.h"
+#include "runtime/launch/output_files.h"
 
 struct sink { /* our own stdout or stderr */
     int fd;
@@ -20,8 +21,7 @@ struct sink { /* our own stdout or stderr */
 };
 
 struct rank_stream {
-    int fd;      /* our end of the rank's pipe; -1: closed */
-    int file_fd; /* --output-filename, -1: none */
+    int fd; /* our end of the rank's pipe; -1: closed */
     struct lines lines;
     size_t n_left; /* while draining: bytes that may still be read */
     size_t n_lost; /* bytes that were dropped */
@@ -43,6 +43,7 @@ struct output_forward {
 struct output {
     struct output_forward forward; /* put NULL: none */
     struct sink sink[2];
+    struct output_files *files; /* --output-filename; NULL: none */
     struct rank_output *ranks;
     uint32_t n;
     bool with_timestamp, is_draining;
@@ -64,11 +65,14 @@ void output_attach(struct output *o, uint32_t i, int stdout_fd, int stderr_fd);
 /* Adds output of the i-th rank that was not read from a pipe. n 0: the output has
  * ended. */
 void output_feed(struct output *o, uint32_t i, int which, const void *p, size_t n);
-/* True while our reader is slow. */
+/* True while our reader or the disk is slow. */
 bool output_is_full(const struct output *o);
-/* Fills p, which has room for 2n + 2 entries, for poll. Rank pipes are left out while
- * our reader is slow, so that ranks wait and memory is bounded. */
+/* Fills p, which has room for 2n + OUTPUT_FDS entries, for poll. Rank pipes are left
+ * out while our reader or the disk is slow, so that ranks wait and memory is bounded. */
+#define OUTPUT_FDS 3
 nfds_t output_pollfds(const struct output *o, struct pollfd *p);
+/* When poll must end for the output's sake, or deadline_ns if that is earlier. */
+uint64_t output_due_ns(const struct output *o, uint64_t deadline_ns);
 /* Handles the results of poll. */
 void output_serve(struct output *o, const struct pollfd *p, nfds_t n);
 /* A rank has exited: reads what its pipes hold now and ends a line without newline. */
@@ -76,7 +80,8 @@ void output_rank_ended(struct output *o, uint32_t i);
 /* All ranks have exited: reads and writes without blocking. True if nothing is left;
  * otherwise call again after poll. */
 bool output_drain(struct output *o);
-/* At the end: logs one warning for each stream with dropped bytes. */
+/* At the end: logs one warning for each stream with dropped bytes, and what is missing
+ * in the files. */
 void output_report_lost(struct output *o);
 
 #endif

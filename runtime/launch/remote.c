@@ -416,7 +416,7 @@ static uint64_t remote_next_due(const struct remote *r)
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         if (others[i] < due)
             due = others[i];
-    return due;
+    return output_due_ns(&r->output, due);
 }
 
 static void remote_serve_once(struct remote *r)
@@ -452,7 +452,7 @@ static void remote_serve(struct remote *r)
         if ((r->meet.state == MEET_STOPPED || r->forwarded_signal)
             && slow_ns == UINT64_MAX)
             slow_ns = clock_now_ns() + SLOW_READER_NS;
-        (void)poll(r->fds, n + 1, clock_left_ms(slow_ns));
+        (void)poll(r->fds, n + 1, clock_left_ms(output_due_ns(&r->output, slow_ns)));
         remote_take_signals(r);
     }
     output_report_lost(&r->output);
@@ -493,8 +493,8 @@ remote_add_links(struct remote *r, int local_fd, pid_t local_pid, struct err *er
 static int remote_open_output(struct remote *r, struct err *err)
 {
     AUTOFREE uint32_t *numbers = mem_calloc(r->job->np, sizeof(*numbers));
-    size_t n_fds = 1 + 2 + 2 * (size_t)r->job->np + LINK_FDS * (r->job->hosts->n + 1);
-    r->fds = mem_calloc(n_fds, sizeof(*r->fds));
+    size_t n_fds = 2 * (size_t)r->job->np + LINK_FDS * (r->job->hosts->n + 1);
+    r->fds = mem_calloc(1 + OUTPUT_FDS + n_fds, sizeof(*r->fds));
     if (!numbers || !r->fds)
         return err_set(err, -ENOMEM, "out of memory for %u ranks", r->job->np);
     for (uint32_t i = 0; i < r->job->np; i++)

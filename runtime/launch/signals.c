@@ -64,6 +64,17 @@ bool signals_is_stop(int sig)
     return sig == SIGTERM || sig == SIGINT || sig == SIGHUP || sig == SIGQUIT;
 }
 
+int signals_pending_stop(void)
+{
+    sigset_t set;
+    if (sigpending(&set) < 0)
+        return 0;
+    for (size_t i = 0; i < ARRAY_LEN(taken); i++)
+        if (signals_is_stop(taken[i]) && sigismember(&set, taken[i]) == 1)
+            return taken[i];
+    return 0;
+}
+
 void signals_suspend(void)
 {
     sigset_t set;

@@ -22,6 +22,7 @@ int signals_init(struct signals *s, struct err *err);
 void signals_release(struct signals *s);
 int signals_next(struct signals *s); /* 0: none is pending */
 bool signals_is_stop(int sig);       /* SIGTERM, SIGINT, SIGHUP, SIGQUIT */
+int signals_pending_stop(void);      /* one that signals_next will return; 0: none */
 /* Stops this process as SIGTSTP does by default. Returns after SIGCONT, or at once if
  * no shell could continue it (an orphaned process group, PID 1). */
 void signals_suspend(void);

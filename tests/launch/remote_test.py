@@ -14,7 +14,8 @@ import subprocess
 import sys
 import time
 
-from launched import BIN, LOOP, check_environment, executable, looping, met, up
+from disks import StallingDisk, enter_namespace
+from launched import BIN, LOOP, UNTIL_GO, check_environment, executable, looping, met, up
 from over_ssh import RANK, alone, hosts, refused, run, run_ranks, start
 from tap import has, main, read, same, wait_until, write
 
@@ -152,6 +153,24 @@ def test_output_files_lie_on_the_launchers_host(folder):
         with open(f"{folder}/out/rank.{rank}/stdout", "rb") as f:
             same(f.read(), f"a\rb\n{rank}".encode())
         same(read(f"{folder}/out/rank.{rank}/stderr"), "e")
+
+
+def test_a_disk_that_hangs_does_not_stop_a_job_over_hosts(folder):
+    enter_namespace()
+    with StallingDisk(f"{folder}/disk") as disk:
+        numbers = "".join(f"{i}\n" for i in range(1, 300001))
+        script = f"echo first; {UNTIL_GO.format(folder)}; seq 1 300000"
+        logs = f"{disk.path}/logs"
+        p = start(folder, "-np", "2", "-H", "b,c", "--output-filename", logs, "sh", "-c", script,
+                  env={"HVD_PEER_TIMEOUT": "2"})  # fmt: skip
+        for rank in range(2):
+            wait_until("first lines", lambda r=rank: read(f"{logs}/rank.{r}/stdout") == "first\n")
+        disk.stall()
+        write(f"{folder}/go", "")
+        same(p.end(), 0, p.err)
+        same(len(re.findall(r"\[\d\]<stdout>:300000\n", p.out)), 2)
+        has(p.err, f"output was lost bytes={2 * len(numbers)} files=2 ")
+    hosts().nothing_left()
 
 
 def test_ssh_port_and_identity_are_used(folder):
