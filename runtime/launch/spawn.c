@@ -16,6 +16,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
 
 struct pipes {
     int out[2], err[2], exec[2];
@@ -43,21 +44,26 @@ static int pipes_open(struct pipes *p, struct err *err)
     return 0;
 }
 
-static void spawn_exec_shell(const struct spawn *s)
+#define SHELL "/bin/sh"
+
+/* /bin/sh PATH and the arguments, for a script without "#!". NULL: no memory. */
+static char **spawn_make_shell_argv(const struct spawn *s)
 {
-    char *argv[256];
-    char shell[] = "/bin/sh";
     size_t n = 0;
     union { /* execve's prototype lacks const */
         const char *in;
         char *out;
-    } path = {.in = s->path};
-    argv[n++] = shell;
-    argv[n++] = path.out;
-    for (size_t i = 1; s->argv[i] && n < 255; i++)
-        argv[n++] = s->argv[i];
-    argv[n] = NULL;
-    (void)execve(shell, argv, s->envp);
+    } shell = {.in = SHELL}, path = {.in = s->path};
+    while (s->argv[n])
+        n++;
+    char **argv = mem_calloc(n + 2, sizeof(*argv));
+    if (!argv)
+        return NULL;
+    argv[0] = shell.out;
+    argv[1] = path.out;
+    for (size_t i = 1; i < n; i++)
+        argv[1 + i] = s->argv[i];
+    return argv;
 }
 
 /* Binds the child to its CPUs. Reports -errno, which the parent can tell from execve's
@@ -72,7 +78,10 @@ static void spawn_bind_cpus(const struct spawn *s, const struct pipes *p)
     _exit(125);
 }
 
-static void spawn_child_main(const struct spawn *s, const struct pipes *p, pid_t parent)
+static void spawn_child_main(const struct spawn *s,
+                             const struct pipes *p,
+                             char *const *shell_argv,
+                             pid_t parent)
 {
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
@@ -95,7 +104,7 @@ static void spawn_child_main(const struct spawn *s, const struct pipes *p, pid_t
     spawn_bind_cpus(s, p);
     (void)execve(s->path, s->argv, s->envp);
     if (errno == ENOEXEC) /* a script without "#!": run it like execvp */
-        spawn_exec_shell(s);
+        (void)execve(SHELL, shell_argv, s->envp);
     int why = errno;
     (void)!write(p->exec[1], &why, sizeof(why));
     _exit(127);
@@ -105,12 +114,15 @@ int spawn_child(const struct spawn *s, struct child *ret, struct err *err)
 {
     struct pipes p;
     pid_t parent = getpid();
+    AUTOFREE char **shell_argv = spawn_make_shell_argv(s);
+    if (!shell_argv)
+        return err_set(err, -ENOMEM, "out of memory for the arguments of %s", s->path);
     int rc = pipes_open(&p, err);
     if (rc < 0)
         return rc;
     pid_t pid = fork();
     if (pid == 0)
-        spawn_child_main(s, &p, parent);
+        spawn_child_main(s, &p, shell_argv, parent);
     if (pid < 0) {
         int saved = errno;
         pipes_close(&p);

@@ -138,6 +138,12 @@ def test_output_is_prefixed_line_by_line(folder):
     same(sorted(program.err.splitlines()), ["[0]<stderr>:err 0", "[1]<stderr>:err 1"])
 
 
+def test_a_script_without_an_interpreter_line_gets_all_arguments(folder):
+    script = executable(f"{folder}/script", "for last; do :; done; echo $# $last\n")
+    words = [str(i) for i in range(1, 1001)]
+    same(run(folder, "-np", "1", script, *words).out, "[0]<stdout>:1000 1000\n")
+
+
 def test_the_time_can_be_put_before_the_prefix(folder):
     program = run(folder, "-np", "1", "-prefix-timestamp", "echo", "hello")
     assert re.fullmatch(r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[0\]<stdout>:hello\n", program.out), (
