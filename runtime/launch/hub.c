@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One thread, one poll(): the listening socket, the connections of all agents, and a
- * pipe to end the thread.
+ * socket to end the thread.
  *
  *   strangers -> handshake (wire/accept.h) -> frames -> meet.c
  *                                        TABLE, STOP, FINISH, WORLD <-'
@@ -15,13 +15,14 @@
  * After it has sent the end of the job to all agents, the hub waits until they close
  * their connections: if it closed a socket first, with an unread heartbeat, the
  * kernel would drop that last message. The thread owns everything but the wake-up
- * pipe; hub_start and hub_finish belong to the main thread. Called by agent.c. */
+ * socket; hub_start and hub_finish belong to the main thread. Called by agent.c. */
 #include "runtime/launch/hub_state.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
@@ -324,6 +325,7 @@ static void *hub_main(void *arg)
     struct hub *h = arg;
     while (hub_serve_once(h))
         ;
+    (void)shutdown(h->wake[0], SHUT_RDWR); /* hub_finish may be waiting */
     return NULL;
 }
 
@@ -366,8 +368,8 @@ static int hub_open(struct hub *h, struct err *err)
     if ((rc = acceptor_open(&h->acceptor, &kind, err)) < 0
         || (rc = door_listen(h->acceptor.door, h->listen_fd, false, err)) < 0)
         return rc;
-    if (pipe2(h->wake, O_CLOEXEC) < 0)
-        return err_errno(err, errno, "cannot create the pipe of the hub");
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, h->wake) < 0)
+        return err_errno(err, errno, "cannot create the wake-up socket of the hub");
     return 0;
 }
 
@@ -401,15 +403,9 @@ void hub_finish(struct hub *h, uint64_t deadline_ns)
 {
     if (!h)
         return;
-    /* the thread returns when all agents have closed; the pipe is for the case that
-     * they do not */
-    struct timespec until;
-    (void)clock_gettime(CLOCK_REALTIME, &until);
-    uint64_t now = clock_now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
-    until.tv_sec += (time_t)(left / NS_PER_S);
-    if (pthread_timedjoin_np(h->thread, NULL, &until) != 0) {
-        (void)!write(h->wake[1], "", 1);
-        (void)pthread_join(h->thread, NULL);
-    }
+    /* the thread ends when all agents have closed; otherwise the shutdown ends it */
+    (void)fd_wait(h->wake[1], POLLIN, deadline_ns);
+    (void)shutdown(h->wake[1], SHUT_RDWR);
+    (void)pthread_join(h->thread, NULL);
     hub_free(h);
 }
