@@ -207,6 +207,8 @@ static void engine_reap(struct engine *e)
     pid_t pid;
     uint64_t wall_us = clock_wall_us();
     while ((pid = signals_reap(&status)) > 0) {
+        if (e->c.on_reaped)
+            e->c.on_reaped(e->c.on_reaped_arg, pid);
         if (pid == e->guard->pid)
             e->guard->pid = 0;
         for (uint32_t i = 0; i < e->c.n; i++)

@@ -42,8 +42,10 @@ struct engine_config {
     const char *stats_dir;         /* HVD_STATS_DIR of the ranks; NULL: inherited */
     const struct option_var *vars; /* n_vars variables of the ranks' environment */
     size_t n_vars;
-    const struct placement *placement; /* by index of ranks; NULL: none */
-    struct output_forward forward;     /* replaces our stdout; put NULL: none */
+    const struct placement *placement;       /* by index of ranks; NULL: none */
+    struct output_forward forward;           /* replaces our stdout; put NULL: none */
+    void (*on_reaped)(void *arg, pid_t pid); /* a child of the caller; NULL: none */
+    void *on_reaped_arg;
 };
 /* HOROVOD_START_TIMEOUT of the ranks unless the user sets it. The runtime's own default
  * of 30 s is for ranks without a launcher. This launcher detects the exit of a rank and

@@ -75,10 +75,17 @@ static void link_kill(struct link_set *s, struct link *l)
     if (l->pid <= 0)
         return;
     (void)kill(-l->pid, SIGKILL);
-    (void)waitpid(l->pid, NULL, WNOHANG); /* an engine's loop may have reaped it */
+    (void)waitpid(l->pid, NULL, WNOHANG);
     if (l->kind == LINK_SSH)
         guard_remove(s->c.guard, l->pid);
     l->pid = 0;
+}
+
+void links_child_reaped(struct link_set *s, pid_t pid)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->v[i].pid == pid)
+            link_kill(s, &s->v[i]); /* what is left of its group */
 }
 
 void links_release(struct link_set *s)

@@ -88,6 +88,9 @@ int links_add(struct link_set *s,
               uint32_t first,
               uint32_t end,
               struct err *err);
+/* A child was just reaped. If it was the process of a link, its number is not used any
+ * more: it may soon be that of another process. */
+void links_child_reaped(struct link_set *s, pid_t pid);
 /* Sets the connection of a child that is already an agent. Takes ownership of fd. */
 void links_adopt(struct link_set *s, size_t i, pid_t pid, int fd);
 struct link *links_to(struct link_set *s, uint32_t host); /* NULL: no open link */

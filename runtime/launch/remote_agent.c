@@ -114,6 +114,12 @@ remote_agent_put_output(void *arg, uint32_t rank, int which, const char *p, size
     a->credit -= (int64_t)n;
 }
 
+static void remote_agent_child_reaped(void *arg, pid_t pid)
+{
+    struct remote_agent *a = arg;
+    links_child_reaped(&a->links, pid);
+}
+
 static bool remote_agent_output_is_held(const void *arg)
 {
     const struct remote_agent *a = arg;
@@ -175,7 +181,9 @@ static int remote_agent_prepare(struct remote_agent *a, struct err *err)
                                .n_vars = a->e.vars.n,
                                .forward = {.put = remote_agent_put_output,
                                            .is_full = remote_agent_output_is_held,
-                                           .arg = a}};
+                                           .arg = a},
+                               .on_reaped = remote_agent_child_reaped,
+                               .on_reaped_arg = a};
     (void)engine_search_path(&a->config, search, sizeof(search));
     command_python_warning(a->e.argv.v, text, sizeof(text));
     if (*text)
@@ -410,11 +418,12 @@ static void remote_agent_wait_alone(struct remote_agent *a,
                                     uint64_t due_ns)
 {
     int sig, status;
+    pid_t pid;
     p[n] = (struct pollfd){.fd = a->signals->fd, .events = POLLIN};
     (void)poll(p, n + 1, clock_left_ms(due_ns));
     while ((sig = signals_next(a->signals)) > 0) {
-        while (sig == SIGCHLD && signals_reap(&status) > 0)
-            ;
+        while (sig == SIGCHLD && (pid = signals_reap(&status)) > 0)
+            links_child_reaped(&a->links, pid);
         if (!signals_is_stop(sig))
             continue;
         remote_agent_fail_signal(a, sig);

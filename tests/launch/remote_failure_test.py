@@ -5,6 +5,7 @@
 usage: remote_failure_test.py [PART OF A NAME ...]     BIN: folder of the programs (default: $BUILD/plain/bin)
 """
 
+import ctypes
 import glob
 import os
 import re
@@ -186,6 +187,41 @@ def test_an_ssh_client_or_an_agent_is_killed(folder):
         same(p.end(), code, p.err)
         has(p.err, f"horovodrun: {sentence}")
         hosts().nothing_left()
+
+
+def start_with_pid(pid):
+    """Starts a process that leads its own group and has this pid; False if it is taken."""
+    words = [0] * 11  # struct clone_args of clone3
+    target = ctypes.c_int(pid)
+    words[4], words[8], words[9] = signal.SIGCHLD, ctypes.addressof(target), 1
+    args = (ctypes.c_uint64 * len(words))(*words)
+    got = ctypes.PyDLL(None).syscall(435, args, ctypes.sizeof(args))
+    if got == 0:
+        os.setpgid(0, 0)
+        os.execvp("sleep", ["sleep", "1000"])
+    return got == pid
+
+
+def test_a_pid_that_ssh_no_longer_has_is_not_killed(folder):
+    """Its standard error stays open for a moment, in which another process gets the pid."""
+    script = f"{folder}/myssh"
+    executable(
+        script, '#!/bin/sh\nsetsid sleep 3 </dev/null >/dev/null &\nexec ssh -o BatchMode=yes "$@"\n'
+    )
+    env = {"HVD_SSH": script, "HVD_SSH_FANOUT": "1"}
+    p = start(folder, "-np", "2", "-H", "b,c", *looping(folder), env=env)
+    up(folder, 2)
+    (ssh,) = [q for q in hosts().pids("b") if read(f"/proc/{q}/comm") == "ssh\n"]
+    os.kill(ssh, signal.SIGKILL)
+    wait_until("it is reaped", lambda: not os.path.exists(f"/proc/{ssh}"))
+    assert start_with_pid(ssh)
+    try:
+        same(p.end(), 125, p.err)
+        assert is_alive(ssh)
+    finally:
+        os.kill(ssh, signal.SIGKILL)
+        os.waitpid(ssh, 0)
+    hosts().nothing_left()
 
 
 def test_ssh_and_agents_are_killed_as_soon_as_they_exist(folder):
