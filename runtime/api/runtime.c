@@ -10,6 +10,9 @@
  * Fork. The child finds no runtime (is_forked, which every function reads before any
  * lock) and has closed its copies of the control connections. Otherwise a DataLoader
  * worker that survives its parent would hide the parent's death from the other ranks.
+ * While another thread is in init or shutdown, which connections exist is known to that
+ * thread only: the child is refused likewise, but keeps copies until it ends. If it
+ * survives its parent, the other ranks detect the death by silence.
  *
  * Exit. A destructor sends the goodbye "exited" and leaves the world within
  * EXIT_LIMIT_NS, or when the GPU is done with work of the program in front of ours. If
@@ -37,6 +40,7 @@ static struct {
     pthread_mutex_t life_lock;
     pthread_mutex_t lock;
     struct world *world; /* lock */
+    bool is_changing;    /* lock: a thread forms or leaves a world */
     hvd_late_fn late;    /* lock */
     void *late_arg;      /* lock */
     struct handles handles;
@@ -118,10 +122,11 @@ static void fork_resume_parent(void)
 static void fork_resume_child(void)
 {
     if (runtime.world && !runtime_is_forked()) {
-        atomic_store(&runtime.is_forked, true);
         control_forked(runtime.world->control);
         device_forked(runtime.world->co);
     }
+    if (runtime.world || runtime.is_changing) /* the latter holds life_lock forever */
+        atomic_store(&runtime.is_forked, true);
     device_park_forked(&runtime.kept.park);
     (void)pthread_mutex_unlock(&runtime.lock);
 }
@@ -235,6 +240,22 @@ world_check_same(struct world *w, const struct part_ranks *ranks, struct err *er
                    has);
 }
 
+static void runtime_begin_change(void)
+{
+    (void)pthread_mutex_lock(&runtime.life_lock);
+    (void)pthread_mutex_lock(&runtime.lock);
+    runtime.is_changing = true;
+    (void)pthread_mutex_unlock(&runtime.lock);
+}
+
+static void runtime_end_change(void)
+{
+    (void)pthread_mutex_lock(&runtime.lock);
+    runtime.is_changing = false;
+    (void)pthread_mutex_unlock(&runtime.lock);
+    (void)pthread_mutex_unlock(&runtime.life_lock);
+}
+
 static int runtime_init_locked(uint64_t start_timeout_ns,
                                const struct part_ranks *ranks,
                                const struct static_sets *sets,
@@ -284,9 +305,9 @@ int runtime_init(uint64_t start_timeout_ns,
         return report_forked(err);
     if (op_in_callback())
         return err_set(err, HVD_INVALID_ARGUMENT, "hvd_init: called inside a callback");
-    (void)pthread_mutex_lock(&runtime.life_lock);
+    runtime_begin_change();
     rc = runtime_init_locked(start_timeout_ns, ranks, sets, err);
-    (void)pthread_mutex_unlock(&runtime.life_lock);
+    runtime_end_change();
     return rc;
 }
 
@@ -309,9 +330,9 @@ int runtime_shutdown(struct err *err)
     if (op_in_callback())
         return err_set(err, HVD_INVALID_ARGUMENT,
                        "hvd_shutdown: called inside a callback");
-    (void)pthread_mutex_lock(&runtime.life_lock);
+    runtime_begin_change();
     runtime_leave(LEAVE_SHUTDOWN, SHUTDOWN_LIMIT_NS);
-    (void)pthread_mutex_unlock(&runtime.life_lock);
+    runtime_end_change();
     return 0;
 }
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What people see when something goes wrong: which sentence, on which rank, how soon.
  */
+#include <pthread.h>
 #include <sched.h>
+#include <sys/stat.h>
 
 #include "tests/unit/hvd_tree.h"
 #include "tests/unit/hvd_world.h"
@@ -269,6 +271,55 @@ WORLD_TEST(a_forked_child_finds_the_runtime_absent, 2)
     v = (float)rank;
     CHECK_OK(sum_now("second", &v, 1));
     CHECK(v == (float)(size * (size - 1) / 2), "%g", (double)v);
+    CHECK_OK(hvd_shutdown());
+}
+
+static int count_sockets(void)
+{
+    char path[32];
+    struct stat st;
+    int n = 0;
+
+    for (int fd = 0; fd < 1024; fd++) {
+        /* by path: TSan sees a race if another thread's descriptor is used */
+        (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        n += stat(path, &st) == 0 && S_ISSOCK(st.st_mode);
+    }
+    return n;
+}
+
+static void *init_in_thread(void *arg)
+{
+    *(int *)arg = hvd_init(NULL);
+    return NULL;
+}
+
+WORLD_TEST(a_child_that_is_forked_during_init_is_refused_at_once, 2)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
+    int rc = -1, status = 0, n = count_sockets();
+    pthread_t thread;
+    pid_t pid;
+
+    if (rank == 1) {
+        futex_wait_until(&shared->r[0].stage, 1, deadline_ns);
+        CHECK_OK(hvd_init(NULL));
+        CHECK_OK(hvd_shutdown());
+        return;
+    }
+    CHECK(pthread_create(&thread, NULL, init_in_thread, &rc) == 0, "thread");
+    while (count_sockets() == n && clock_now_ns() < deadline_ns)
+        (void)nanosleep(&pause, NULL); /* until it connects */
+    pid = fork();
+    if (pid == 0) {
+        (void)alarm(30);
+        exit(hvd_init(NULL) != HVD_NOT_INITIALIZED
+             || !strstr(hvd_last_error(), "forked after hvd.init()"));
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0, "child: 0x%x", status);
+    stage_set(0, 1);
+    CHECK(pthread_join(thread, NULL) == 0 && rc == HVD_OK, "init: %d", rc);
     CHECK_OK(hvd_shutdown());
 }
 
