@@ -9,53 +9,80 @@
  * end of the step (exit). After a crash of slurmstepd the next step of that name
  * replaces it, or the next boot removes it.
  *
- * Root removes files that a user may have changed: it opens the directory without
- * following links and unlinks only names inside it. */
+ * Invariant: the user can read the two files and change nothing, neither in the
+ * directory nor in a file, so a step occupies less than MAX_HOSTFILE_BYTES + 4 KiB of
+ * /run and root removes exactly what it has created. A file of the user's own would
+ * have no such bound, and a group may have other members: therefore all belongs to root
+ * and one ACL entry lets the user read. Root opens the files while it is root; they are
+ * filled through these descriptors as the user, for whom alone munge decrypts. */
 #include "spank_plugin/node.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
+#include "runtime/base/sha256.h"
 #include "spank_plugin/layout.h"
 #include "spank_plugin/seal.h"
-#include "spank_plugin/ticket.h"
 
-#define MAX_HOSTFILE_BYTES (32u << 20)
+#define MAX_HOSTFILE_BYTES ((1u << 20) - 8192u)
+#define WRITE_MS           30000u
+
+static const char token_name[] = "token", hosts_name[] = "hosts";
 
 static int open_dir_at(int at, const char *path)
 {
     return openat(at, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Unlinks files only; a directory that the user created in it stays, and so does
- * ours. */
-static void remove_dir(const char *base, const char *name)
+/* Failures are reported by the next step of this name: it cannot make its directory. */
+static void remove_dir(int base_fd, const char *name)
 {
-    CLEANUP(fd_close) int base_fd = open_dir_at(AT_FDCWD, base);
-    if (base_fd < 0)
-        return;
-    int fd = open_dir_at(base_fd, name);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!dir) {
-        fd_close(&fd);
-        return;
+    CLEANUP(fd_close) int fd = open_dir_at(base_fd, name);
+    if (fd >= 0) {
+        (void)unlinkat(fd, token_name, 0);
+        (void)unlinkat(fd, hosts_name, 0);
     }
-    for (struct dirent *e; (e = readdir(dir)) != NULL;)
-        (void)unlinkat(fd, e->d_name, 0); /* "." and ".." fail, as they should */
-    (void)closedir(dir);
-    /* a failure is reported by the next step of this name */
     (void)unlinkat(base_fd, name, AT_REMOVEDIR);
 }
 
+/* Lets one user read. The kernel's format of an ACL (linux/posix_acl_xattr.h), little
+ * endian as our machines are: libacl would be the plugin's only use of it. */
+static int allow_user(int fd, uid_t uid, bool is_dir, struct err *err)
+{
+    enum { OWNER = 0x01, USER = 0x02, GROUP = 0x04, MASK = 0x10, OTHER = 0x20 };
+    const uint32_t none = UINT32_MAX;
+    const uint16_t all = is_dir ? 7 : 6, some = is_dir ? 5 : 4;
+    struct {
+        uint32_t version;
+        struct {
+            uint16_t tag, perm;
+            uint32_t id;
+        } v[5];
+    } acl = {2,
+             {{OWNER, all, none},
+              {USER, some, uid},
+              {GROUP, 0, none},
+              {MASK, some, none},
+              {OTHER, 0, none}}};
+    if (fsetxattr(fd, "system.posix_acl_access", &acl, sizeof(acl), 0) != 0)
+        return err_errno(
+            err, errno,
+            "cannot let user %u read the files in plugstack.conf: run_dir, "
+            "whose file system must support POSIX ACLs",
+            (unsigned)uid);
+    return 0;
+}
+
 /* Creates and opens the directory that all steps share. If a user could write to it,
- * root would create and chown whatever the user puts there. */
+ * root would create files wherever the user points. */
 static int open_base(const char *base, int *ret_fd, struct err *err)
 {
     struct stat st;
@@ -74,76 +101,105 @@ static int open_base(const char *base, int *ret_fd, struct err *err)
     return 0;
 }
 
+static int make_file(int dir_fd,
+                     const char *path,
+                     const char *name,
+                     uid_t uid,
+                     int *ret_fd,
+                     struct err *err)
+{
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    CLEANUP(fd_close) int fd = openat(dir_fd, name, flags, 0600);
+    if (fd < 0)
+        return err_errno(err, errno, "cannot make %s/%s", path, name);
+    int rc = allow_user(fd, uid, false, err);
+    if (rc)
+        return rc;
+    *ret_fd = fd;
+    fd = -1;
+    return 0;
+}
+
 int node_side_make_dir(struct node_side *n,
                        const char *base,
                        const struct plugin_step *step,
                        struct err *err)
 {
-    char path[sizeof(n->base) + sizeof(n->name) + 1];
+    char path[sizeof(n->token_file) - sizeof(token_name)];
     CLEANUP(fd_close) int base_fd = -1;
-    (void)snprintf(n->base, sizeof(n->base), "%s", base);
     (void)snprintf(n->name, sizeof(n->name), "%u.%u.%u", step->job_id, step->step_id,
                    step->node_id);
-    (void)snprintf(path, sizeof(path), "%s/%s", n->base, n->name);
-    int rc = open_base(n->base, &base_fd, err);
+    (void)snprintf(path, sizeof(path), "%s/%s", base, n->name);
+    int rc = open_base(base, &base_fd, err);
     if (rc)
         return rc;
-    rc = mkdirat(base_fd, n->name, 0700);
-    if (rc != 0 && errno == EEXIST) {
-        remove_dir(n->base, n->name);
-        rc = mkdirat(base_fd, n->name, 0700);
-    }
-    if (rc != 0)
+    remove_dir(base_fd, n->name);
+    if (mkdirat(base_fd, n->name, 0700) != 0)
         return err_errno(err, errno, "cannot make %s", path);
-    n->has_dir = true;
-    if (fchownat(base_fd, n->name, step->uid, step->gid, AT_SYMLINK_NOFOLLOW) != 0)
-        return err_errno(err, errno, "cannot change the owner of %s to user %u", path,
-                         (unsigned)step->uid);
-    (void)snprintf(n->token_file, sizeof(n->token_file), "%s/token", path);
-    (void)snprintf(n->hostfile, sizeof(n->hostfile), "%s/hosts", path);
-    return 0;
+    n->base_fd = base_fd;
+    base_fd = -1;
+    CLEANUP(fd_close) int dir_fd = open_dir_at(n->base_fd, n->name);
+    if (dir_fd < 0)
+        return err_errno(err, errno, "cannot open %s", path);
+    rc = make_file(dir_fd, path, token_name, step->uid, &n->token_fd, err);
+    if (!rc)
+        rc = make_file(dir_fd, path, hosts_name, step->uid, &n->hosts_fd, err);
+    if (!rc)
+        rc = allow_user(dir_fd, step->uid, true, err);
+    (void)snprintf(n->token_file, sizeof(n->token_file), "%s/%s", path, token_name);
+    (void)snprintf(n->hostfile, sizeof(n->hostfile), "%s/%s", path, hosts_name);
+    return rc;
 }
 
-static int open_ticket(struct spank_handle *sp, struct ticket *ret, struct err *err)
+int node_side_open_ticket(struct node_side *n, struct spank_handle *sp, struct err *err)
 {
     const char *cred = slurm_io_getenv(sp, TICKET_ENV);
     AUTOFREE void *text = NULL;
-    size_t n = 0;
+    size_t size_bytes = 0;
     if (!cred)
         return err_set(err, -ENOENT,
                        "srun sent no job token (%s is not set): spank_hvd.so is "
                        "missing in the plugstack.conf where srun ran",
                        TICKET_ENV);
-    int rc = seal_open(slurm_io_auth_info(), cred, &text, &n, err);
+    int rc = seal_open(slurm_io_auth_info(), cred, &text, &size_bytes, err);
     if (rc)
         return rc;
-    rc = ticket_parse(text, n, ret, err);
-    explicit_bzero(text, n);
+    rc = ticket_parse(text, size_bytes, &n->ticket, err);
+    explicit_bzero(text, size_bytes);
+    n->has_ticket = rc == 0;
     return rc;
+}
+
+static int
+write_file(int *fd, const char *path, const void *p, size_t n, struct err *err)
+{
+    int rc = fd_write_full(*fd, p, n, clock_now_ns() + WRITE_MS * NS_PER_MS);
+    fd_close(fd);
+    return rc ? err_errno(err, -rc, "cannot write %s", path) : 0;
 }
 
 int node_side_fill(struct node_side *n, struct spank_handle *sp, struct err *err)
 {
-    struct ticket t;
+    char hex[2 * sizeof(n->ticket.token.key) + 2];
     CLEANUP(strbuf_release) struct strbuf hosts;
     strbuf_init(&hosts, MAX_HOSTFILE_BYTES);
-    int rc = open_ticket(sp, &t, err);
-    if (rc)
-        return rc;
-    n->rdv_port = t.port;
-    n->master_port = ticket_master_port(&t);
-    rc = token_write_file(n->token_file, &t.token, err);
-    token_wipe(&t.token);
+    hex_encode(n->ticket.token.key, sizeof(n->ticket.token.key), hex);
+    hex[sizeof(hex) - 2] = '\n';
+    int rc = write_file(&n->token_fd, n->token_file, hex, sizeof(hex) - 1, err);
+    explicit_bzero(hex, sizeof(hex));
     if (!rc)
         rc = layout_hostfile(slurm_io_getenv, sp, &hosts, err);
     if (!rc)
-        rc = fd_write_file(n->hostfile, strbuf_str(&hosts), hosts.n, 0644, err);
+        rc = write_file(&n->hosts_fd, n->hostfile, strbuf_str(&hosts), hosts.n, err);
     return rc;
 }
 
 void node_side_release(struct node_side *n)
 {
-    if (n->has_dir)
-        remove_dir(n->base, n->name);
-    n->has_dir = false;
+    token_wipe(&n->ticket.token);
+    fd_close(&n->token_fd);
+    fd_close(&n->hosts_fd);
+    if (n->base_fd >= 0)
+        remove_dir(n->base_fd, n->name);
+    fd_close(&n->base_fd);
 }

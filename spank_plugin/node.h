@@ -9,23 +9,37 @@
 #include "runtime/base/err.h"
 #include "runtime/contract/contract.h"
 #include "spank_plugin/slurm_io.h"
+#include "spank_plugin/ticket.h"
 
+/* Start with NODE_SIDE_INIT. */
 struct node_side {
-    char base[256], name[64];
+    char name[64];          /* JOB.STEP.NODE in the base directory */
+    int base_fd;            /* -1: there is no directory of ours */
+    int token_fd, hosts_fd; /* open for writing until the files are filled */
     char token_file[CONTRACT_PATH_MAX], hostfile[CONTRACT_PATH_MAX];
-    uint16_t rdv_port, master_port;
-    bool has_dir;
+    struct ticket ticket; /* of tasks too, which are forked copies of slurmstepd */
+    bool has_ticket;
 };
-/* init_post_opt, as root: creates BASE (0755) and BASE/JOB.STEP.NODE (0700, owned by
- * the user), after removing a directory of this name that a crashed step left. -EPERM
- * when users other than root may write to BASE. */
+#define NODE_SIDE_INIT                                                                 \
+    {                                                                                  \
+        .base_fd = -1, .token_fd = -1, .hosts_fd = -1                                  \
+    }
+/* init_post_opt, as root: creates BASE (0755), BASE/JOB.STEP.NODE and in it the empty
+ * files `token` and `hosts`, all of them root's and readable by the user of the step
+ * alone, after removing those that a crashed step left. -EPERM when users other than
+ * root may write to BASE. */
 int node_side_make_dir(struct node_side *n,
                        const char *base,
                        const struct plugin_step *step,
                        struct err *err);
-/* user_init, as the user: opens the ticket, writes token and hostfile. */
+/* user_init, as the user, for whom alone munge decrypts: opens the ticket. */
+int node_side_open_ticket(struct node_side *n,
+                          struct spank_handle *sp,
+                          struct err *err);
+/* user_init: writes token and hostfile, together less than 1 MiB. */
 int node_side_fill(struct node_side *n, struct spank_handle *sp, struct err *err);
-/* exit, as root: removes the directory. Accepts any state. */
+/* exit, as root: removes the two files and the directory, by three system calls.
+ * Accepts any state. */
 void node_side_release(struct node_side *n);
 
 #endif

@@ -4,20 +4,22 @@
  *
  *   process           callback         work
  *   srun              init             register --hvd
- *                     init_post_opt    srun.c: bind the rendezvous, seal the ticket
- *                     local_user_init  srun.c: serve
+ *                     init_post_opt    srun.c: bind two ports, seal the ticket
+ *                     local_user_init  srun.c: guard the command, serve
  *                     exit             srun.c: stop
  *   sbatch, salloc    init             register --hvd (Slurm forwards it to every srun
  *                                      of the job)
  *   slurmstepd, root  init_post_opt    node.c: the step's directory
- *               user  user_init        node.c: token and hostfile
- *               user  task_init        task.c: the environment, once per task
+ *               user  user_init        node.c: ticket, token and hostfile
+ *               user  task_init        task.c: environment and gate, once per task
  *               root  exit             node.c: remove the directory
  *   slurmd, prolog,   -                nothing
  *   epilog
  *
- * Invariants: without --hvd nothing happens after init. An error on a node is kept in
- * node_err and reported by task_init, the one callback whose failure Slurm shows to the
+ * Invariants: without --hvd nothing happens after init. With it, no task runs unless
+ * all nodes are set up, whatever plugstack.conf says: Slurm ignores the return value of
+ * an `optional` plugin, so failures end srun or the task here. An error on a node is
+ * kept in node_err until task_init, the one callback whose output Slurm shows to the
  * user. The struct below is the plugin's one mutable global; Slurm calls from one
  * thread per process. */
 #include <errno.h>
@@ -45,22 +47,22 @@ static struct plugin {
     struct srun_side srun;
     struct node_side node;
     struct err node_err;
-} plugin = {.srun = {.listen_fd = -1}}; /* exit may be called without init */
+} plugin = {.srun = SRUN_SIDE_INIT, .node = NODE_SIDE_INIT}; /* exit may be called
+                                                                  without init */
 
 /* Runs once in srun and twice in slurmstepd (once from Slurm 24.05). */
 static int on_option(int val, const char *arg, int remote)
 {
     struct err err = ERR_INIT;
     (void)val;
-    if (step_options_parse(arg, &plugin.opt, &err)) {
-        if (remote)
-            plugin.node_err = err;
-        else
-            slurm_io_error("%s", err.text);
-        return -1;
-    }
     plugin.is_on = true;
-    return 0;
+    if (step_options_parse(arg, &plugin.opt, &err) == 0)
+        return 0;
+    if (remote)
+        plugin.node_err = err;
+    else
+        slurm_io_error("%s", err.text);
+    return -1;
 }
 
 /* Slurm's struct has no const; it copies the texts when the option is registered */
@@ -86,7 +88,7 @@ int slurm_spank_init(spank_t sp, int argc, char *argv[])
     case S_CTX_JOB_SCRIPT:
         return 0;
     }
-    plugin = (struct plugin){.srun = {.listen_fd = -1}};
+    plugin = (struct plugin){.srun = SRUN_SIDE_INIT, .node = NODE_SIDE_INIT};
     spank_err_t rc = spank_option_register(sp, &option);
     if (rc != ESPANK_SUCCESS) {
         slurm_io_error("cannot register --hvd: %s", spank_strerror(rc));
@@ -98,38 +100,36 @@ int slurm_spank_init(spank_t sp, int argc, char *argv[])
     return 0;
 }
 
-static int plugin_fail(const struct err *err)
+static void srun_fail(const struct err *err)
 {
     slurm_io_error("%s", err->text);
-    return -1;
+    slurm_io_end_srun();
 }
 
-static int srun_post_opt(void)
+static void srun_post_opt(void)
 {
     struct err err = ERR_INIT;
     if (plugin.cfg_err.code)
-        return plugin_fail(&plugin.cfg_err);
+        srun_fail(&plugin.cfg_err);
     plugin.srun.is_verbose = plugin.opt.is_verbose;
     if (srun_side_prepare(&plugin.srun, &err))
-        return plugin_fail(&err);
+        srun_fail(&err);
     slurm_io_kill_on_bad_exit();
-    return 0;
 }
 
 static void node_post_opt(spank_t sp)
 {
     struct plugin_step step;
-    struct err *err = &plugin.node_err;
-    if (err->code || slurm_io_step(sp, &step, err))
-        return;
-    if (!slurm_io_runs_tasks(&step)) {
+    struct err err = plugin.cfg_err;
+    int rc = slurm_io_step(sp, &step, &err);
+    if (!rc && !slurm_io_runs_tasks(&step)) {
         plugin.is_on = false;
         return;
     }
-    if (plugin.cfg_err.code)
-        *err = plugin.cfg_err;
-    else
-        (void)node_side_make_dir(&plugin.node, plugin.cfg.run_dir, &step, err);
+    if (!err.code && !plugin.node_err.code)
+        (void)node_side_make_dir(&plugin.node, plugin.cfg.run_dir, &step, &err);
+    if (!plugin.node_err.code)
+        plugin.node_err = err;
 }
 
 int slurm_spank_init_post_opt(spank_t sp, int argc, char *argv[])
@@ -139,7 +139,7 @@ int slurm_spank_init_post_opt(spank_t sp, int argc, char *argv[])
     if (!plugin.is_on)
         return 0;
     if (spank_context() == S_CTX_LOCAL)
-        return srun_post_opt();
+        srun_post_opt();
     if (spank_context() == S_CTX_REMOTE)
         node_post_opt(sp);
     return 0;
@@ -151,31 +151,37 @@ int slurm_spank_local_user_init(spank_t sp, int argc, char *argv[])
     (void)argc;
     (void)argv;
     if (plugin.is_on && srun_side_serve(&plugin.srun, sp, &err))
-        return plugin_fail(&err);
+        srun_fail(&err);
     return 0;
 }
 
 int slurm_spank_user_init(spank_t sp, int argc, char *argv[])
-{
-    (void)argc;
-    (void)argv;
-    if (plugin.is_on && !plugin.node_err.code)
-        (void)node_side_fill(&plugin.node, sp, &plugin.node_err);
-    return 0;
-}
-
-int slurm_spank_task_init(spank_t sp, int argc, char *argv[])
 {
     struct err err = ERR_INIT;
     (void)argc;
     (void)argv;
     if (!plugin.is_on)
         return 0;
-    if (plugin.node_err.code)
-        return task_is_reporter(sp) ? plugin_fail(&plugin.node_err) : -1;
-    if (task_setup(sp, &plugin.node, &plugin.cfg, &plugin.opt, &err))
-        return task_is_reporter(sp) ? plugin_fail(&err) : -1;
+    /* even on a node that has failed: it reports that under the token */
+    int rc = node_side_open_ticket(&plugin.node, sp, &err);
+    if (!rc && !plugin.node_err.code)
+        (void)node_side_fill(&plugin.node, sp, &err); /* err is read below */
+    if (!plugin.node_err.code)
+        plugin.node_err = err;
     return 0;
+}
+
+int slurm_spank_task_init(spank_t sp, int argc, char *argv[])
+{
+    struct err err = plugin.node_err;
+    (void)argc;
+    (void)argv;
+    if (!plugin.is_on
+        || task_start(sp, &plugin.node, &plugin.cfg, &plugin.opt, &err) == 0)
+        return 0;
+    if (err.text[0])
+        slurm_io_error("%s", err.text);
+    slurm_io_end_task();
 }
 
 int slurm_spank_exit(spank_t sp, int argc, char *argv[])

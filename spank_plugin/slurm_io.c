@@ -17,7 +17,9 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
@@ -97,6 +99,13 @@ void slurm_io_unsetenv(struct spank_handle *sp, const char *name)
     (void)spank_unsetenv(sp, name); /* a missing variable is no error */
 }
 
+char **slurm_io_argv(struct spank_handle *sp, int *ret_n)
+{
+    char **argv = NULL;
+    spank_err_t rc = spank_get_item(sp, S_JOB_ARGV, ret_n, &argv);
+    return rc == ESPANK_SUCCESS && *ret_n > 0 && argv && argv[0] ? argv : NULL;
+}
+
 const char *slurm_io_auth_info(void)
 {
     return &slurm_conf ? slurm_conf.authinfo : NULL;
@@ -111,6 +120,17 @@ void slurm_io_kill_on_bad_exit(void)
 {
     if (&slurm_conf)
         slurm_conf.kill_on_bad_exit = 1;
+}
+
+/* Slurm itself ends srun so, and its helper process then removes the step. */
+void slurm_io_end_srun(void)
+{
+    exit(1);
+}
+
+void slurm_io_end_task(void)
+{
+    _exit(1); /* a copy of slurmstepd: no handler of its may run */
 }
 
 void slurm_io_error(const char *fmt, ...)

@@ -39,6 +39,11 @@ int slurm_io_setenv(struct spank_handle *sp,
                     struct err *err);
 void slurm_io_unsetenv(struct spank_handle *sp, const char *name);
 
+/* The step's command in srun (local_user_init) and slurmstepd: Slurm's own array, whose
+ * *ret_n elements may be replaced; no NULL follows them in srun's heterogeneous steps.
+ * NULL when there is none. */
+char **slurm_io_argv(struct spank_handle *sp, int *ret_n);
+
 /* From slurm.conf; NULL or 0 when not set there. */
 const char *slurm_io_auth_info(void); /* AuthInfo=socket=... */
 const uint16_t *
@@ -47,6 +52,11 @@ slurm_io_ports(void); /* SrunPortRange: first and last port; NULL: any */
  * slurm.conf; the user's own --kill-on-bad-exit=0 or SLURM_KILL_BAD_EXIT=0 still has
  * priority. */
 void slurm_io_kill_on_bad_exit(void);
+
+/* Ends srun. Slurm ignores a failed callback when plugstack.conf says `optional`. */
+void slurm_io_end_srun(void) __attribute__((noreturn));
+/* Ends a task before its program starts (task_init). */
+void slurm_io_end_task(void) __attribute__((noreturn));
 
 /* Prints one line on the user's terminal, prefixed with "hvd: "; from srun, sbatch,
  * salloc and, from user_init on, from the nodes. */

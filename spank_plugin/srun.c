@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* srun serves the rendezvous: it lives as long as its tasks, its address is known to
+/* srun serves the gate and the rendezvous: it lives as long as its tasks, its address is known to
  * every node (SLURM_LAUNCH_NODE_IPADDR), and a port that it has bound cannot be taken
  * by another process: no guessed port, no race, no assumption about the node of rank 0.
  *
- * Two steps. The ticket (token and port) is put into the environment in init_post_opt,
+ * Two steps. The ticket (token and ports) is put into the environment in init_post_opt,
  * because Slurm copies the environment for the components of a heterogeneous step
  * before it calls local_user_init, which it then calls for only one of them. The server
  * starts in local_user_init, when job, step and size are known; earlier connections
@@ -21,11 +21,14 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
 #include "runtime/rendezvous/rendezvous.h"
+#include "spank_plugin/gate.h"
+#include "spank_plugin/guard.h"
 #include "spank_plugin/layout.h"
 #include "spank_plugin/seal.h"
 #include "spank_plugin/slurm_io.h"
 
-#define MAX_HOSTFILE_BYTES (4u << 20)
+#define MAX_HOSTFILE_BYTES   (4u << 20)
+#define MAX_MULTI_PROG_BYTES (4u << 20)
 
 static const char *own_env(void *arg, const char *name)
 {
@@ -35,28 +38,38 @@ static const char *own_env(void *arg, const char *name)
 
 /* On all addresses: only the nodes know which of srun's addresses they can reach. IPv4
  * only where the kernel has no IPv6. */
-static int listen_on(uint16_t port, struct srun_side *s, struct err *err)
+static int listen_on(uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *err)
 {
-    if (tcp_listen("::", port, &s->listen_fd, &s->ticket.port, err) == 0)
+    if (tcp_listen("::", port, ret_fd, ret_port, err) == 0)
         return 0;
-    return tcp_listen("0.0.0.0", port, &s->listen_fd, &s->ticket.port, err);
+    return tcp_listen("0.0.0.0", port, ret_fd, ret_port, err);
 }
 
-static int listen_in_range(struct srun_side *s, struct err *err)
+/* start: a random number, so that several sruns of this host differ. */
+static int
+listen_in_range(uint32_t start, int *ret_fd, uint16_t *ret_port, struct err *err)
 {
     const uint16_t *range = slurm_io_ports();
     if (!range || range[0] == 0)
-        return listen_on(0, s, err);
-    /* from a random start, so that several sruns of this host differ */
+        return listen_on(0, ret_fd, ret_port, err);
     uint32_t n = (uint32_t)range[1] - range[0] + 1;
-    uint32_t start = (uint32_t)(s->ticket.token.key[0] << 8 | s->ticket.token.key[1]);
     for (uint32_t i = 0; i < n; i++)
-        if (listen_on((uint16_t)(range[0] + (start + i) % n), s, err) == 0)
+        if (listen_on((uint16_t)(range[0] + (start + i) % n), ret_fd, ret_port, err)
+            == 0)
             return 0;
     return err_set(
         err, -EADDRINUSE,
-        "slurm.conf: SrunPortRange=%u-%u: no port is free for the rendezvous", range[0],
-        range[1]);
+        "slurm.conf: SrunPortRange=%u-%u: no port is free for the rendezvous "
+        "(an srun --hvd requires two)",
+        range[0], range[1]);
+}
+
+static int srun_side_listen(struct srun_side *s, struct err *err)
+{
+    struct ticket *t = &s->ticket;
+    uint32_t start = (uint32_t)(t->token.key[0] << 8 | t->token.key[1]);
+    int rc = listen_in_range(start, &s->listen_fd, &t->port, err);
+    return rc ? rc : listen_in_range(start, &s->gate_fd, &t->gate_port, err);
 }
 
 /* The first name in SLURM_HOSTFILE, if it can be read; otherwise Slurm itself reports
@@ -82,7 +95,7 @@ int srun_side_prepare(struct srun_side *s, struct err *err)
     AUTOFREE char *cred = NULL;
     int rc = token_random(&s->ticket.token, err);
     if (!rc)
-        rc = listen_in_range(s, err);
+        rc = srun_side_listen(s, err);
     if (rc)
         return rc;
     ticket_render(&s->ticket, text);
@@ -106,14 +119,47 @@ static int step_size(const struct plugin_step *step, uint32_t *ret, struct err *
     return parse_u32("SLURM_NTASKS", n, 1, WORLD_MAX_RANKS, ret, err);
 }
 
+/* With --multi-prog Slurm puts the text of the file argv[0] into argv[1], reads the
+ * programs from there and argv[0] itself for debuggers. */
+static bool is_multi_prog(char *const *argv, int argc)
+{
+    AUTOFREE char *text = NULL;
+    size_t n;
+    return argc > 1 && strchr(argv[1], '\n')
+           && fd_read_file(argv[0], MAX_MULTI_PROG_BYTES, &text, &n, NULL) == 0
+           && strcmp(text, argv[1]) == 0;
+}
+
+/* See guard.h. */
+static int guard_command(struct spank_handle *sp, struct err *err)
+{
+    int argc = 0;
+    char **argv = slurm_io_argv(sp, &argc);
+    if (!argv)
+        return err_set(err, -ENOENT, "Slurm does not provide the step's command");
+    if (is_multi_prog(argv, argc))
+        return 0;
+    char *name = guard_put(argv[0]);
+    if (!name)
+        return err_set(err, -ENOMEM, "out of memory");
+    argv[0] = name; /* stays: Slurm sends it until srun ends */
+    return 0;
+}
+
+static void print_sentence(const char *sentence)
+{
+    slurm_io_error("%s", sentence);
+}
+
 int srun_side_serve(struct srun_side *s, struct spank_handle *sp, struct err *err)
 {
     struct plugin_step step;
     char job_id[JOB_ID_MAX];
     uint32_t size;
-    if (s->server || s->listen_fd < 0)
-        return 0;
-    int rc = slurm_io_step(sp, &step, err);
+    int rc = guard_command(sp, err);
+    if (rc || s->gate)
+        return rc;
+    rc = slurm_io_step(sp, &step, err);
     if (!rc)
         rc = step_size(&step, &size, err);
     if (!rc)
@@ -125,6 +171,10 @@ int srun_side_serve(struct srun_side *s, struct spank_handle *sp, struct err *er
     if (rc)
         return rc;
     s->listen_fd = -1;
+    rc =
+        gate_open(&s->gate_fd, &s->ticket, job_id, size, print_sentence, &s->gate, err);
+    if (rc)
+        return rc;
     if (s->is_verbose)
         slurm_io_print("%s: rendezvous for %u tasks at port %u", job_id, size,
                        s->ticket.port);
@@ -133,8 +183,11 @@ int srun_side_serve(struct srun_side *s, struct spank_handle *sp, struct err *er
 
 void srun_side_release(struct srun_side *s)
 {
+    gate_close(s->gate);
+    s->gate = NULL;
     rdv_server_stop(s->server);
     s->server = NULL;
     fd_close(&s->listen_fd);
+    fd_close(&s->gate_fd);
     token_wipe(&s->ticket.token);
 }

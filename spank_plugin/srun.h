@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* srun's part of a step: its rendezvous, and the ticket by which the tasks find it. */
+/* srun's part of a step: its gate, its rendezvous, and the ticket by which the tasks
+ * find them. */
 #ifndef SPANK_PLUGIN_SRUN_H
 #define SPANK_PLUGIN_SRUN_H
 
@@ -7,19 +8,26 @@
 
 #include "spank_plugin/ticket.h"
 
+struct gate;
 struct rdv_server;
 struct spank_handle;
 
-/* Start with listen_fd -1 and the rest zero. */
+/* Start with SRUN_SIDE_INIT. */
 struct srun_side {
     struct ticket ticket;
-    int listen_fd; /* -1: none, or owned by the server */
+    int listen_fd, gate_fd; /* -1: none, or owned by the server or the gate */
     struct rdv_server *server;
+    struct gate *gate;
     bool is_verbose;
 };
-/* init_post_opt: binds a port and puts the sealed ticket into srun's environment. */
+#define SRUN_SIDE_INIT                                                                 \
+    {                                                                                  \
+        .listen_fd = -1, .gate_fd = -1                                                 \
+    }
+/* init_post_opt: binds two ports and puts the sealed ticket into srun's environment. */
 int srun_side_prepare(struct srun_side *s, struct err *err);
-/* local_user_init: serves; the step's size is known now. Repeated calls do nothing. */
+/* local_user_init: guards the command and serves; the step's size is known now.
+ * Repeated calls guard only. */
 int srun_side_serve(struct srun_side *s, struct spank_handle *sp, struct err *err);
 /* exit. Accepts any state; bounded. */
 void srun_side_release(struct srun_side *s);

@@ -1,28 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The task's environment: without the variables of outer launchers and the ticket, with
- * the contract, and with the runtime's folders before the user's in PATH and
- * PYTHONPATH. Called by plugin.c in task_init, where the environment is complete and
- * where a failure (-1) is shown to the user with its message; the earlier callbacks of
- * Slurm 22.05 suppress both. */
+/* One task, called by plugin.c in task_init, where the environment is complete:
+ *
+ *   1. its place           SLURM_* -> contract
+ *   2. its environment     without the variables of outer launchers and the ticket, with
+ *                          the contract, and with the runtime's folders before the
+ *                          user's in PATH and PYTHONPATH
+ *   3. its program         the guard is taken from its name
+ *   4. the gate            waits until the tasks of all nodes have come this far
+ *
+ * The node's error, or that of 1 to 3, is passed to the gate, and srun prints it. A
+ * task that cannot reach the gate prints its error itself. Earlier callbacks cannot:
+ * Slurm 22.05 suppresses their output. */
 #include "spank_plugin/task.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "runtime/base/mem.h"
 #include "runtime/base/strbuf.h"
+#include "spank_plugin/gate.h"
+#include "spank_plugin/guard.h"
 #include "spank_plugin/layout.h"
 #include "spank_plugin/ticket.h"
 
 #define MAX_PATH_BYTES (1u << 20)
-
-bool task_is_reporter(struct spank_handle *sp)
-{
-    const char *id = slurm_io_getenv(sp, "SLURM_LOCALID");
-    return !id || strcmp(id, "0") == 0;
-}
 
 /* Slurm is the launcher: its own variables, and those of a PMI that it provides,
  * stay. */
@@ -96,28 +100,33 @@ add_options(struct spank_handle *sp, const struct step_options *opt, struct err 
     return slurm_io_setenv(sp, "HOROVOD_START_TIMEOUT", seconds, err);
 }
 
-int task_setup(struct spank_handle *sp,
-               const struct node_side *node,
-               const struct plugin_config *cfg,
-               const struct step_options *opt,
-               struct err *err)
+static int task_read_place(struct spank_handle *sp,
+                           const struct node_side *node,
+                           const struct step_options *opt,
+                           struct contract *ret,
+                           struct err *err)
 {
     const struct layout_paths paths = {
         .token_file = node->token_file,
         .hostfile = node->hostfile,
         .iface = opt->iface,
-        .rdv_port = node->rdv_port,
-        .master_port = node->master_port,
+        .rdv_port = node->ticket.port,
+        .master_port = ticket_master_port(&node->ticket),
     };
-    struct contract c;
-    int rc = layout_contract(slurm_io_getenv, sp, &paths, &c, err);
-    if (rc)
-        return rc;
+    return layout_contract(slurm_io_getenv, sp, &paths, ret, err);
+}
+
+static int task_set_environment(struct spank_handle *sp,
+                                const struct contract *c,
+                                const struct plugin_config *cfg,
+                                const struct step_options *opt,
+                                struct err *err)
+{
     AUTOFREE struct env_pair *env = mem_calloc(CONTRACT_MAX_ENV, sizeof(*env));
     if (!env)
         return err_set(err, -ENOMEM, "out of memory");
     size_t n = 0;
-    rc = contract_render(&c, env, &n, err);
+    int rc = contract_render(c, env, &n, err);
     if (rc)
         return rc;
     remove_inherited(sp);
@@ -129,11 +138,60 @@ int task_setup(struct spank_handle *sp,
         rc = add_runtime(sp, cfg, err);
     if (!rc)
         rc = add_options(sp, opt, err);
-    if (!rc && opt->is_verbose && c.place.local_rank == 0)
+    if (!rc && opt->is_verbose && c->place.local_rank == 0)
         slurm_io_print(
             "%s: %u of %u tasks here, the first is rank %u; rendezvous at %s "
             "port %u",
-            c.hostname, c.place.local_size, c.place.size, c.place.rank, c.rdv_host,
-            c.rdv_port);
+            c->hostname, c->place.local_size, c->place.size, c->place.rank, c->rdv_host,
+            c->rdv_port);
     return rc;
+}
+
+/* "node2: ", for a step has many. */
+static void add_node_name(struct spank_handle *sp, struct err *err)
+{
+    const char *node = slurm_io_getenv(sp, "SLURMD_NODENAME");
+    if (node)
+        (void)err_prefix(err, "%s", node); /* the code stays */
+}
+
+int task_start(struct spank_handle *sp,
+               const struct node_side *node,
+               const struct plugin_config *cfg,
+               const struct step_options *opt,
+               struct err *err)
+{
+    struct contract c;
+    struct err place_err = ERR_INIT;
+    bool has_place = task_read_place(sp, node, opt, &c, &place_err) == 0;
+    if (!err->code && !has_place)
+        *err = place_err;
+    if (!err->code)
+        (void)task_set_environment(sp, &c, cfg, opt, err); /* err is read below */
+    int argc = 0;
+    char **argv = slurm_io_argv(sp, &argc);
+    if (!err->code && argv)
+        (void)guard_take(argv[0], err);
+    if (err->code)
+        add_node_name(sp, err);
+    if (!has_place || !node->has_ticket)
+        return err->code;
+    /* proctrack/linuxproc spares processes with the name of slurmstepd, and so would
+     * not end a task that waits here; exec replaces the name */
+    (void)prctl(PR_SET_NAME, "hvd-gate");
+    struct err gate_err = ERR_INIT;
+    bool is_open = false;
+    if (gate_pass(&node->ticket, &c, err->code ? err->text : NULL,
+                  opt->start_timeout_ms, &is_open, &gate_err)) {
+        if (err->code)
+            return err->code;
+        *err = gate_err;
+        add_node_name(sp, err);
+        return err->code;
+    }
+    if (!is_open) { /* srun prints why */
+        *err = (struct err){.code = -ECANCELED};
+        return -ECANCELED;
+    }
+    return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* "hvd-step/1 port=40123 token=<64 hex digits>". Written by srun.c, read by node.c.
+/* "hvd-step/2 port=40123 gate=40124 token=<64 hex digits>". Written by srun.c, read by node.c.
  * It has a version because login nodes and compute nodes are upgraded at different
  * times. */
 #include "spank_plugin/ticket.h"
@@ -11,20 +11,20 @@
 #include "runtime/base/parse.h"
 #include "runtime/base/sha256.h"
 
-#define MAGIC "hvd-step/1 "
+#define MAGIC TICKET_VERSION " "
 
 void ticket_render(const struct ticket *t, char ret[TICKET_MAX_BYTES])
 {
     char hex[2 * sizeof(t->token.key) + 1];
     hex_encode(t->token.key, sizeof(t->token.key), hex);
-    (void)snprintf(ret, TICKET_MAX_BYTES, MAGIC "port=%u token=%s", (unsigned)t->port,
-                   hex);
+    (void)snprintf(ret, TICKET_MAX_BYTES, MAGIC "port=%u gate=%u token=%s",
+                   (unsigned)t->port, (unsigned)t->gate_port, hex);
     explicit_bzero(hex, sizeof(hex));
 }
 
 int ticket_parse(const char *text, size_t n, struct ticket *ret, struct err *err)
 {
-    char buf[TICKET_MAX_BYTES], port[8], hex[2 * sizeof(ret->token.key) + 2];
+    char buf[TICKET_MAX_BYTES], port[8], gate[8], hex[2 * sizeof(ret->token.key) + 2];
     struct ticket t = {0};
     if (n >= sizeof(buf) || n < strlen(MAGIC)
         || memcmp(text, MAGIC, strlen(MAGIC)) != 0)
@@ -34,12 +34,16 @@ int ticket_parse(const char *text, size_t n, struct ticket *ret, struct err *err
                        TICKET_ENV);
     memcpy(buf, text, n);
     buf[n] = '\0';
-    uint32_t number;
+    uint32_t number, gate_number;
     int rc = -EINVAL;
-    if (sscanf(buf + strlen(MAGIC), "port=%7[0-9] token=%65[0-9a-f]", port, hex) == 2
+    if (sscanf(buf + strlen(MAGIC), "port=%7[0-9] gate=%7[0-9] token=%65[0-9a-f]", port,
+               gate, hex)
+            == 3
         && parse_u32("port", port, 1, 65535, &number, NULL) == 0
+        && parse_u32("gate", gate, 1, 65535, &gate_number, NULL) == 0
         && hex_decode(hex, t.token.key, sizeof(t.token.key)) == 0) {
         t.port = (uint16_t)number;
+        t.gate_port = (uint16_t)gate_number;
         ticket_render(&t, buf);
         /* sscanf accepts other blanks, and more behind it */
         if (strlen(buf) == n && memcmp(buf, text, n) == 0) {

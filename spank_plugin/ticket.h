@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What srun passes to the nodes of one step: the port of its rendezvous and the job
- * token. The text is inside a munge credential that only the step's user can open.
+/* What srun passes to the nodes of one step: the ports of its rendezvous and of its
+ * gate, and the job token. The text is inside a munge credential that only the step's user can open.
  * Pure. */
 #ifndef SPANK_PLUGIN_TICKET_H
 #define SPANK_PLUGIN_TICKET_H
@@ -15,13 +15,16 @@
  * removes it. */
 #define TICKET_ENV       "SLURM_HVD_STEP"
 #define TICKET_MAX_BYTES 128
+/* Changes whenever srun and a node of another version could not start a step together:
+ * the ticket, the guard and the gate. */
+#define TICKET_VERSION   "hvd-step/2"
 /* In addition, when tasks are placed by SLURM_HOSTFILE: the node of rank 0, not
  * secret. */
 #define FIRST_HOST_ENV   "SLURM_HVD_FIRST_HOST"
 
 struct ticket {
     struct token token;
-    uint16_t port;
+    uint16_t port, gate_port;
 };
 void ticket_render(const struct ticket *t, char ret[TICKET_MAX_BYTES]);
 /* n bytes, not necessarily terminated. -EINVAL: not a ticket of this version. */

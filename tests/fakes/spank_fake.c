@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <slurm/slurm.h>
@@ -18,21 +19,29 @@
 struct spank_handle fake;
 slurm_conf_t slurm_conf;
 static struct spank_option *option;
-static char messages[8192];
-static int n_messages;
+static struct {
+    char text[8192];
+    int n;
+} * messages;
 static uid_t seal_user;
 
 void fake_reset(int context)
 {
     for (char **e = fake.env; *e; e++)
         free(*e);
+    mem_free(fake.argv[0]);
     memset(&fake, 0, sizeof(fake));
     memset(&slurm_conf, 0, sizeof(slurm_conf));
     fake.context = context;
     fake.has_items = true;
     option = NULL;
-    messages[0] = '\0';
-    n_messages = 0;
+    fake.argv[0] = mem_strdup("python");
+    if (!messages)
+        messages = mmap(NULL, sizeof(*messages), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (messages == MAP_FAILED || !fake.argv[0])
+        abort();
+    memset(messages, 0, sizeof(*messages));
     seal_user = geteuid();
 }
 
@@ -79,12 +88,12 @@ bool fake_option_is_registered(void)
 
 const char *fake_messages(void)
 {
-    return messages;
+    return messages->text;
 }
 
 int fake_message_count(void)
 {
-    return n_messages;
+    return messages->n;
 }
 
 int fake_kill_on_bad_exit(void)
@@ -101,11 +110,12 @@ void fake_seal_user(uid_t uid)
 
 static void add_message(const char *fmt, va_list ap)
 {
-    size_t n = strlen(messages);
-    (void)vsnprintf(messages + n, sizeof(messages) - n, fmt, ap);
-    n = strlen(messages);
-    (void)snprintf(messages + n, sizeof(messages) - n, "\n");
-    n_messages++;
+    char *text = messages->text;
+    size_t size_bytes = sizeof(messages->text), n = strlen(text);
+    (void)vsnprintf(text + n, size_bytes - n, fmt, ap);
+    n = strlen(text);
+    (void)snprintf(text + n, size_bytes - n, "\n");
+    messages->n++;
 }
 
 void slurm_error(const char *fmt, ...)
@@ -146,6 +156,7 @@ spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
     va_list ap;
     va_start(ap, item);
     void *ret = va_arg(ap, void *);
+    char ***ret_argv = item == S_JOB_ARGV ? va_arg(ap, char ***) : NULL;
     va_end(ap);
     if (rc == ESPANK_SUCCESS && item == S_JOB_ID)
         *(uint32_t *)ret = sp->job_id;
@@ -161,7 +172,10 @@ spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
         *(gid_t *)ret = getegid();
     else if (rc == ESPANK_SUCCESS && item == S_JOB_ENV && sp->context == S_CTX_REMOTE)
         *(char ***)ret = sp->env;
-    else
+    else if (rc == ESPANK_SUCCESS && item == S_JOB_ARGV) {
+        *(int *)ret = 1;
+        *ret_argv = sp->argv;
+    } else
         rc = ESPANK_NOT_AVAIL;
     return rc;
 }

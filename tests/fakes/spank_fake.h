@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slurm's side of SPANK, as far as spank_hvd.so uses it: the test sets context, items
+/* Messages are shared with forked children, because the plugin ends processes.
+ *
+ * Slurm's side of SPANK, as far as spank_hvd.so uses it: the test sets context, items
  * and environment, calls the callbacks and checks environment, messages and
  * configuration. Its answers were observed on Slurm 22.05 (tests/slurm runs the plugin
  * in the real one). munge is replaced by a marked plain text that records its user. */
@@ -17,6 +19,7 @@ struct spank_handle {
     uint32_t job_id, step_id, node_id, n_tasks;
     bool has_items;
     char *env[FAKE_MAX_ENV + 1];
+    char *argv[2]; /* the step's command, "python" at first */
 };
 extern struct spank_handle fake;
 

@@ -132,7 +132,7 @@ is 'salloc --hvd forwards to srun' "0/2
 
 # --- the contract beside the ranks ----------------------------------------------------------------
 out=$(srun --hvd -N2 -n2 bash -c 'echo "$(stat -c "%a %U" "$HVD_TOKEN_FILE" "$(dirname "$HVD_TOKEN_FILE")" | tr "\n" " ")$(tr "\n" " " <"$HVD_HOSTFILE")"' 2>&1 | sort -u)
-is 'token file 0600 in a directory 0700; hostfile of the whole step' '600 root 700 root node1 slots=1 node2 slots=1 ' "$out"
+is 'token file and directory are readable by the user; hostfile of the whole step' '640 root 750 root node1 slots=1 node2 slots=1 ' "$out"
 is 'both nodes have the same token' 1 "$(srun --hvd -N2 -n2 bash -c 'cat "$HVD_TOKEN_FILE"' | sort -u | wc -l)"
 is 'each step has another token' 2 "$({ srun --hvd -n1 bash -c 'cat "$HVD_TOKEN_FILE"'; srun --hvd -n1 bash -c 'cat "$HVD_TOKEN_FILE"'; } | sort -u | wc -l)"
 is 'the token is in no environment value and no argument' '' \
@@ -147,6 +147,10 @@ is 'a set of an outer launcher does not survive' '0 - -' \
 is 'Slurm'"'"'s own variables stay' '1 2' "$(srun --hvd -N2 -n2 bash -c 'echo $SLURM_PROCID $SLURM_NTASKS' | sort | tail -1)"
 is 'the runtime comes first in PATH and PYTHONPATH' "$RUN/empty/python:/mine $RUN/empty/bin" \
     "$(ctl env PYTHONPATH=/mine srun -Q --hvd -n1 bash -c 'echo $PYTHONPATH ${PATH%%:*}' 2>&1)"
+is 'a program sees its own name and arguments' "bash -c tr '\0' ' ' </proc/\$\$/cmdline a b" \
+    "$(srun --hvd -n1 bash -c "tr '\0' ' ' </proc/\$\$/cmdline" a b 2>&1 | sed 's/ $//; s,^/[a-z/]*/bash,bash,')"
+printf '0 echo first\n1 echo second\n' >"$RUN/multi"
+is '--multi-prog' $'first\nsecond' "$(srun --hvd -n2 --multi-prog "$RUN/multi" 2>&1 | sort)"
 is '--export=NONE' '0/2
 1/2' "$(srun --hvd --export=NONE -N2 -n2 /bin/bash -c 'echo $HOROVOD_RANK/$HOROVOD_SIZE' 2>&1 | sort)"
 is 'timeout= and iface= reach the task' '90 eth0' \
@@ -154,8 +158,8 @@ is 'timeout= and iface= reach the task' '90 eth0' \
 has 'verbose says where and how many' "$(srun --hvd=verbose -N2 -n2 true 2>&1)" 'rendezvous for 2 tasks' 'node1: 1 of 2 tasks here' 'node2: 1 of 2 tasks here'
 
 # --- users ----------------------------------------------------------------------------------------
-is 'an unprivileged user' '0/2 600 nobody
-1/2 600 nobody' "$(UID_GID=65534:65534 srun --hvd -N2 -n2 bash -c 'echo $HOROVOD_RANK/$HOROVOD_SIZE $(stat -c "%a %U" $HVD_TOKEN_FILE)' 2>&1 | sort)"
+is 'an unprivileged user' '0/2 640 root
+1/2 640 root' "$(UID_GID=65534:65534 srun --hvd -N2 -n2 bash -c 'echo $HOROVOD_RANK/$HOROVOD_SIZE $(stat -c "%a %U" $HVD_TOKEN_FILE)' 2>&1 | sort)"
 is 'another user cannot read the token' 'Permission denied' \
     "$(srun --hvd -n1 bash -c 'setpriv --reuid=65534 --clear-groups cat $HVD_TOKEN_FILE 2>&1 | grep -o "Permission denied"' 2>&1)"
 
@@ -182,6 +186,12 @@ is 'a ticket of the environment is replaced' 'ran 0' "$out"
 is 'a step without --hvd sees nothing of us' '' "$(srun -N2 -n2 bash -c 'env | grep -E "HOROVOD|HVD"; true' 2>&1)"
 is 'a step without --hvd continues when a task fails' 'done' \
     "$(srun -N2 -n2 bash -c '[ $SLURM_PROCID = 0 ] && exit 3; read -rt 1 <> <(:); echo done' 2>/dev/null)"
+
+# --- set-up that fails, and the directory of a step -------------------------------------------------
+# shellcheck source=tests/slurm/closed.sh
+. "$HERE/closed.sh"
+# shellcheck source=tests/slurm/rundir.sh
+. "$HERE/rundir.sh"
 
 # --- failures -----------------------------------------------------------------------------------------
 long=300.$$ # no other run has the same

@@ -2,7 +2,9 @@
 /* The callbacks of spank_hvd.so in the order in which Slurm calls them, against
  * tests/fakes/spank_fake.c. */
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "tests/unit/unit.h"
 #include <slurm/slurm.h>
@@ -12,6 +14,8 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/rendezvous/rendezvous.h"
+#include "spank_plugin/gate.h"
+#include "spank_plugin/guard.h"
 #include "spank_plugin/ticket.h"
 #include "tests/fakes/spank_fake.h"
 
@@ -45,6 +49,22 @@ static int plugin_init(int context)
     fake.n_tasks = 2;
     (void)unsetenv(TICKET_ENV);
     return slurm_spank_init(&fake, 1, args);
+}
+
+/* Calls back in a child: the exit code with which the plugin ends the process, 0 if it
+ * does not. */
+static int ending(int (*fn)(spank_t, int, char **), char **argv)
+{
+    int status = 0;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)fn(&fake, 1, argv);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
 }
 
 /* srun up to the launch, with the ticket in *ret. */
@@ -119,25 +139,28 @@ UNIT_TEST(srun_keeps_to_srun_port_range)
 {
     static uint16_t range[2];
     struct ticket t;
-    start_srun(NULL, &t); /* a free port of the kernel's choice */
-    range[0] = range[1] = t.port;
+    start_srun(NULL, &t); /* two free ports of the kernel's choice */
+    range[0] = t.port < t.gate_port ? t.port : t.gate_port;
+    range[1] = t.port < t.gate_port ? t.gate_port : t.port;
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
     assert_int_equal(plugin_init(S_CTX_LOCAL), 0);
     slurm_conf.srun_port_range = range;
     assert_int_equal(fake_option(NULL, 0), 0);
     assert_int_equal(slurm_spank_init_post_opt(&fake, 1, args), 0);
     assert_non_null(strstr(getenv(TICKET_ENV), "port="));
-    assert_int_equal(atoi(strstr(getenv(TICKET_ENV), "port=") + 5), range[0]);
+    assert_in_range(atoi(strstr(getenv(TICKET_ENV), "port=") + 5), range[0], range[1]);
+    assert_in_range(atoi(strstr(getenv(TICKET_ENV), "gate=") + 5), range[0], range[1]);
 
     int fd = -1; /* an error when the range is used up */
     uint16_t port;
     struct err err = ERR_INIT;
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    range[1] = range[0];
     assert_int_equal(tcp_listen("::", range[0], &fd, &port, &err), 0);
     assert_int_equal(plugin_init(S_CTX_LOCAL), 0);
     slurm_conf.srun_port_range = range;
     assert_int_equal(fake_option(NULL, 0), 0);
-    assert_int_equal(slurm_spank_init_post_opt(&fake, 1, args), -1);
+    assert_int_not_equal(ending(slurm_spank_init_post_opt, args), 0);
     assert_non_null(strstr(fake_messages(), "SrunPortRange"));
     fd_close(&fd);
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
@@ -185,7 +208,7 @@ UNIT_TEST(a_mistake_in_plugstack_conf_is_reported_with_the_option)
     assert_int_equal(slurm_spank_init_post_opt(&fake, 1, argv), 0);
     assert_int_equal(fake_message_count(), 0);
     assert_int_equal(fake_option(NULL, 0), 0);
-    assert_int_equal(slurm_spank_init_post_opt(&fake, 1, argv), -1);
+    assert_int_not_equal(ending(slurm_spank_init_post_opt, argv), 0);
     assert_non_null(strstr(fake_messages(), "rundir=/x"));
 }
 
@@ -209,18 +232,87 @@ static void start_node(const char *cred)
     fake_env("SLURM_PROCID", "1");
     fake_env("SLURM_NODEID", "1");
     fake_env("SLURM_LOCALID", "0");
-    fake_env("SLURM_LAUNCH_NODE_IPADDR", "10.0.0.9");
+    fake_env("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1");
+}
+
+/* The gate of the two tasks: srun's end is served here, task 0 comes from a thread. */
+static struct {
+    struct ticket ticket;
+    struct gate *gate;
+    pthread_t task_0;
+    bool is_open; /* to task 0 */
+    int rc;
+    char said[1024];
+} srun_gate;
+
+static void note_sentence(const char *sentence)
+{
+    size_t n = strlen(srun_gate.said);
+    (void)snprintf(srun_gate.said + n, sizeof(srun_gate.said) - n, "%s\n", sentence);
+}
+
+static void *task_0_main(void *arg)
+{
+    struct contract c;
+    struct err err = ERR_INIT;
+    contract_init(&c);
+    c.place.size = 2;
+    (void)snprintf(c.job_id, sizeof(c.job_id), "slurm.42.0");
+    (void)snprintf(c.rdv_host, sizeof(c.rdv_host), "127.0.0.1");
+    srun_gate.rc =
+        gate_pass(&srun_gate.ticket, &c, NULL, 60000, &srun_gate.is_open, &err);
+    return arg;
 }
 
 static char *sealed_ticket(void)
 {
     static char cred[TICKET_MAX_BYTES + 64];
-    struct ticket t = {.port = 4711};
+    struct ticket *t = &srun_gate.ticket;
     char text[TICKET_MAX_BYTES];
-    memset(t.token.key, 0xab, sizeof(t.token.key));
-    ticket_render(&t, text);
+    t->port = 4711;
+    if (!t->gate_port)
+        t->gate_port = 4712;
+    memset(t->token.key, 0xab, sizeof(t->token.key));
+    ticket_render(t, text);
     (void)snprintf(cred, sizeof(cred), "FAKE:%u:%s", (unsigned)geteuid(), text);
     return cred;
+}
+
+/* From here to gate_stop a task of start_node(sealed_ticket()) reaches the gate. */
+static void gate_start(void)
+{
+    struct err err = ERR_INIT;
+    int fd = -1;
+    memset(&srun_gate, 0, sizeof(srun_gate));
+    assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &srun_gate.ticket.gate_port, &err),
+                     0);
+    (void)sealed_ticket();
+    assert_int_equal(gate_open(&fd, &srun_gate.ticket, "slurm.42.0", 2, note_sentence,
+                               &srun_gate.gate, &err),
+                     0);
+    assert_int_equal(fd, -1);
+    assert_int_equal(pthread_create(&srun_gate.task_0, NULL, task_0_main, NULL), 0);
+}
+
+static void gate_stop(void)
+{
+    assert_int_equal(pthread_join(srun_gate.task_0, NULL), 0);
+    assert_int_equal(srun_gate.rc, 0);
+    gate_close(srun_gate.gate);
+    srun_gate.ticket.gate_port = 0;
+}
+
+/* No task runs, and srun, not the task, prints why. */
+static void expect_closed(const char *sentence)
+{
+    gate_start();
+    start_node(sealed_ticket());
+    assert_int_equal(ending(slurm_spank_task_init, args), 1);
+    gate_stop();
+    assert_false(srun_gate.is_open);
+    assert_non_null(strstr(srun_gate.said, sentence));
+    assert_int_equal(fake_message_count(), 0);
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
 }
 
 UNIT_TEST(a_task_gets_the_contract_and_no_ticket)
@@ -229,12 +321,19 @@ UNIT_TEST(a_task_gets_the_contract_and_no_ticket)
     char *text = NULL;
     size_t n;
     struct err err = ERR_INIT;
+    gate_start();
     start_node(sealed_ticket());
+    mem_free(fake.argv[0]);
+    fake.argv[0] = guard_put("python");
     fake_env("HOROVOD_RANK", "9"); /* of an outer launcher */
     fake_env("OMPI_COMM_WORLD_RANK", "9");
     fake_env("PMI_RANK", "1"); /* Slurm's own, beside us */
     fake_env("MINE", "1");
     assert_int_equal(slurm_spank_task_init(&fake, 1, args), 0);
+    gate_stop();
+    assert_true(srun_gate.is_open);
+    assert_string_equal(srun_gate.said, "");
+    assert_string_equal(fake.argv[0], "python");
     assert_string_equal(fake_getenv("HOROVOD_RANK"), "1");
     assert_string_equal(fake_getenv("HOROVOD_SIZE"), "2");
     assert_string_equal(fake_getenv("MINE"), "1");
@@ -244,7 +343,7 @@ UNIT_TEST(a_task_gets_the_contract_and_no_ticket)
     assert_null(fake_getenv(TICKET_ENV));
     const char *token = fake_getenv("HVD_TOKEN_FILE");
     assert_int_equal(stat(token, &st), 0);
-    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(st.st_mode & 07777, 0640); /* group: the ACL's mask */
     for (char **e = fake.env; *e; e++)
         assert_null(strstr(*e, "abababab"));
     assert_int_equal(fd_read_file(fake_getenv("HVD_HOSTFILE"), 1000, &text, &n, &err),
@@ -257,7 +356,8 @@ UNIT_TEST(a_task_gets_the_contract_and_no_ticket)
     assert_int_equal(access(kept, F_OK), -1);
 }
 
-UNIT_TEST(a_node_error_is_reported_by_the_first_task)
+/* Its own tasks print it: they cannot reach the gate. */
+UNIT_TEST(a_node_without_the_token_reports_itself)
 {
     char forged[] = "MUNGE:AwQFAAC:", other[200];
     char *const creds[] = {NULL, forged, other};
@@ -269,11 +369,10 @@ UNIT_TEST(a_node_error_is_reported_by_the_first_task)
         start_node(creds[i]);
         /* Slurm suppresses messages of earlier callbacks */
         assert_int_equal(fake_message_count(), 0);
-        assert_int_equal(slurm_spank_task_init(&fake, 1, args), -1);
+        fake_env("SLURMD_NODENAME", "node2");
+        assert_int_equal(ending(slurm_spank_task_init, args), 1);
+        assert_non_null(strstr(fake_messages(), "hvd: node2: "));
         assert_non_null(strstr(fake_messages(), want[i]));
-        fake_env("SLURM_LOCALID", "1");
-        assert_int_equal(slurm_spank_task_init(&fake, 1, args), -1);
-        assert_int_equal(fake_message_count(), 1);
         assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
     }
 }
@@ -306,9 +405,10 @@ UNIT_TEST(a_directory_left_by_a_crash_is_reused)
     (void)close(fd);
     struct stat st;
     start_node(sealed_ticket());
-    assert_int_equal(slurm_spank_task_init(&fake, 1, args), 0);
     assert_int_equal(stat(dir, &st), 0);
-    assert_int_equal(st.st_mode & 07777, 0700);
+    assert_int_equal(st.st_mode & 07777, 0750); /* group: the ACL's mask */
+    assert_int_equal(stat(file, &st), 0);
+    assert_int_equal(st.st_size, 65);
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
 }
 
@@ -323,10 +423,7 @@ UNIT_TEST(a_link_in_place_of_the_directory_is_not_followed)
     assert_true(fd >= 0);
     (void)close(fd);
     assert_int_equal(symlink(outside, dir), 0);
-    start_node(sealed_ticket());
-    assert_int_equal(slurm_spank_task_init(&fake, 1, args), -1);
-    assert_non_null(strstr(fake_messages(), "cannot make"));
-    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    expect_closed("cannot make");
     assert_int_equal(unlink(file), 0); /* it is still there */
     assert_int_equal(rmdir(outside), 0);
     assert_int_equal(unlink(dir), 0);
@@ -337,21 +434,57 @@ UNIT_TEST(a_base_that_others_may_write_to_is_refused)
     const mode_t modes[] = {0777, 01777, 0720};
     for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
         assert_int_equal(chmod(run_dir, modes[i]), 0);
-        start_node(sealed_ticket());
-        assert_int_equal(slurm_spank_task_init(&fake, 1, args), -1);
-        assert_non_null(strstr(fake_messages(), "must be root's and writable"));
-        assert_non_null(strstr(fake_messages(), "plugstack.conf: run_dir"));
-        assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+        expect_closed("must be root's and writable for root alone (plugstack.conf: "
+                      "run_dir)");
     }
     assert_int_equal(chmod(run_dir, 0700), 0);
     if (geteuid() != 0)
         return;
     assert_int_equal(chown(run_dir, 12345, 0), 0);
-    start_node(sealed_ticket());
-    assert_int_equal(slurm_spank_task_init(&fake, 1, args), -1);
-    assert_non_null(strstr(fake_messages(), "has owner 12345"));
-    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    expect_closed("has owner 12345");
     assert_int_equal(chown(run_dir, 0, 0), 0);
+}
+
+UNIT_TEST(srun_guards_the_command)
+{
+    struct ticket t;
+    struct err err = ERR_INIT;
+    start_srun(NULL, &t);
+    assert_int_equal(slurm_spank_local_user_init(&fake, 1, args), 0);
+    assert_ptr_equal(strstr(fake.argv[0], GUARD_MARK), fake.argv[0]);
+    assert_int_equal(guard_take(fake.argv[0], &err), 0);
+    assert_string_equal(fake.argv[0], "python");
+    assert_int_equal(guard_take(fake.argv[0], &err), 0); /* none: stays */
+    assert_string_equal(fake.argv[0], "python");
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+}
+
+UNIT_TEST(a_command_of_another_version_is_refused)
+{
+    gate_start();
+    start_node(sealed_ticket());
+    mem_free(fake.argv[0]);
+    fake.argv[0] = mem_strdup(GUARD_MARK "(hvd-step/99) ...: python");
+    assert_int_equal(ending(slurm_spank_task_init, args), 1);
+    gate_stop();
+    assert_non_null(strstr(srun_gate.said, "another version of spank_hvd.so"));
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+}
+
+/* Slurm ignores what an optional plugin returns. */
+UNIT_TEST(an_option_that_a_node_does_not_know_keeps_the_gate_closed)
+{
+    gate_start();
+    start_node(sealed_ticket());
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    assert_int_equal(slurm_spank_init(&fake, 1, args), 0);
+    assert_int_equal(fake_option("later=1", 1), -1);
+    assert_int_equal(slurm_spank_init_post_opt(&fake, 1, args), 0);
+    assert_int_equal(slurm_spank_user_init(&fake, 1, args), 0);
+    assert_int_equal(ending(slurm_spank_task_init, args), 1);
+    gate_stop();
+    assert_non_null(strstr(srun_gate.said, "\"later\" is not a key"));
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
 }
 
 /* Keep first: later tests have called init. */

@@ -7,7 +7,7 @@
 
 static struct ticket ticket_sample(uint16_t port)
 {
-    struct ticket t = {.port = port};
+    struct ticket t = {.port = port, .gate_port = (uint16_t)(65536u - port)};
     for (size_t i = 0; i < sizeof(t.token.key); i++)
         t.token.key[i] = (uint8_t)(i * 37 + port);
     return t;
@@ -23,6 +23,7 @@ UNIT_TEST(what_is_rendered_is_read_back)
         ticket_render(&t, text);
         assert_int_equal(ticket_parse(text, strlen(text), &back, &err), 0);
         assert_int_equal(back.port, ports[i]);
+        assert_int_equal(back.gate_port, t.gate_port);
         assert_memory_equal(back.token.key, t.token.key, sizeof(t.token.key));
     }
 }
@@ -73,7 +74,7 @@ UNIT_TEST(another_version_is_reported_as_such)
 {
     struct ticket back;
     struct err err = ERR_INIT;
-    const char *text = "hvd-step/2 anything else that a later version may say here";
+    const char *text = "hvd-step/1 anything else that another version may say here";
     assert_int_equal(ticket_parse(text, strlen(text), &back, &err), -EINVAL);
     assert_non_null(strstr(err.text, "same version"));
 }
@@ -84,7 +85,7 @@ UNIT_TEST(damage_never_shows_the_token)
     char text[TICKET_MAX_BYTES];
     struct err err = ERR_INIT;
     ticket_render(&t, text);
-    text[strlen("hvd-step/1 port=")] = 'x';
+    text[strlen(TICKET_VERSION " port=")] = 'x';
     assert_int_equal(ticket_parse(text, strlen(text), &back, &err), -EINVAL);
     assert_string_equal(err.text, "SLURM_HVD_STEP is damaged");
 }

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Why: with `optional` in plugstack.conf Slurm ignores a failed callback, and even with
+ * `required` it ends the tasks of that node only, after the tasks of other nodes have
+ * started.
+ *
+ *   task 0 .. n-1  task_init  --sentence or nothing-->  rendezvous server in srun
+ *   srun, rank n   a thread   --nothing-------------->  (job "<job>/gate", size n + 1)
+ *                             <--all blobs------------
+ *
+ * Every member receives all blobs and decides alike: run only if all are empty. srun is
+ * a member to print the sentences, once each: its line does not depend on a task that
+ * Slurm may kill first (KillOnBadExit).
+ *
+ * A node that cannot report (no token, no plugin, no slurmd) ends its tasks with an
+ * error, so Slurm kills the tasks that wait here; they still run no user code. Where
+ * Slurm does not (--kill-on-bad-exit=0, a node whose slurmstepd could not start), they
+ * wait for the step's timeout=. */
+#include "spank_plugin/gate.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/mem.h"
+#include "runtime/rendezvous/rendezvous.h"
+
+#define CONNECT_MS 60000u /* srun listens before it starts the step */
+#define WAIT_MS    120000u
+
+struct gate {
+    struct rdv_server *server;
+    struct rdv_client *self;
+    gate_report_fn report;
+    uint32_t size;
+    pthread_t thread;
+};
+
+static uint64_t after_ms(uint64_t ms)
+{
+    return clock_now_ns() + ms * NS_PER_MS;
+}
+
+static void gate_name(const char *job_id, char ret[JOB_ID_MAX])
+{
+    (void)snprintf(ret, JOB_ID_MAX, "%.*s/gate", JOB_ID_MAX - 6, job_id);
+}
+
+/* --- srun --- */
+
+static bool is_reported(uint8_t *const *blobs, const uint32_t *sizes, uint32_t i)
+{
+    for (uint32_t k = 0; k < i; k++)
+        if (sizes[k] == sizes[i] && memcmp(blobs[k], blobs[i], sizes[i]) == 0)
+            return true;
+    return false;
+}
+
+static void
+report_failures(const struct gate *g, uint8_t *const *blobs, const uint32_t *sizes)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->size && n < GATE_MAX_SENTENCES; i++) {
+        char sentence[1024];
+        if (sizes[i] == 0 || is_reported(blobs, sizes, i))
+            continue;
+        (void)snprintf(sentence, sizeof(sentence), "%.*s", (int)sizes[i],
+                       (const char *)blobs[i]);
+        g->report(sentence);
+        n++;
+    }
+}
+
+static void *gate_main(void *arg)
+{
+    struct gate *g = arg;
+    uint8_t **blobs = NULL;
+    uint32_t *sizes = NULL;
+    /* an error means that the step ended first: srun prints why */
+    if (rdv_client_exchange(g->self, NULL, 0, UINT64_MAX, &blobs, &sizes, NULL) == 0)
+        report_failures(g, blobs, sizes);
+    mem_free(blobs);
+    return NULL;
+}
+
+/* srun handles the signals in its own threads. */
+static int gate_start_thread(struct gate *g, struct err *err)
+{
+    sigset_t all, old;
+    (void)sigfillset(&all); /* cannot fail */
+    int rc = pthread_sigmask(SIG_SETMASK, &all, &old);
+    if (!rc) {
+        rc = pthread_create(&g->thread, NULL, gate_main, g);
+        (void)pthread_sigmask(SIG_SETMASK, &old, NULL); /* restores the mask */
+    }
+    return rc ? err_errno(err, rc, "cannot start the thread of the gate") : 0;
+}
+
+int gate_open(int *listen_fd,
+              const struct ticket *t,
+              const char *job_id,
+              uint32_t n_tasks,
+              gate_report_fn report,
+              struct gate **ret,
+              struct err *err)
+{
+    char name[JOB_ID_MAX];
+    gate_name(job_id, name);
+    struct auth_id id = {.token = &t->token, .job_id = name, .generation = 0};
+    AUTOFREE struct gate *g = mem_zalloc(sizeof(*g));
+    if (!g)
+        return err_set(err, -ENOMEM, "out of memory");
+    g->report = report;
+    g->size = n_tasks + 1;
+    int rc = rdv_server_start(*listen_fd, &id, g->size, &g->server, err);
+    if (rc)
+        return rc;
+    *listen_fd = -1;
+    /* here, not in the thread: a connection that fails would be repeated there */
+    rc = rdv_client_connect("127.0.0.1", t->gate_port, &id, n_tasks, g->size,
+                            after_ms(CONNECT_MS), &g->self, err);
+    if (!rc)
+        rc = gate_start_thread(g, err);
+    if (rc) {
+        rdv_client_close(g->self);
+        rdv_server_stop(g->server);
+        return rc;
+    }
+    *ret = TAKE(g);
+    return 0;
+}
+
+void gate_close(struct gate *g)
+{
+    if (!g)
+        return;
+    rdv_server_stop(g->server); /* the thread receives a refusal if it still waits */
+    (void)pthread_join(g->thread, NULL);
+    rdv_client_close(g->self);
+    mem_free(g);
+}
+
+/* --- a task --- */
+
+int gate_pass(const struct ticket *t,
+              const struct contract *c,
+              const char *sentence,
+              uint64_t wait_ms,
+              bool *ret_is_open,
+              struct err *err)
+{
+    char name[JOB_ID_MAX];
+    gate_name(c->job_id, name);
+    struct auth_id id = {.token = &t->token, .job_id = name, .generation = 0};
+    uint32_t size = c->place.size + 1;
+    struct rdv_client *client = NULL;
+    int rc = rdv_client_connect(c->rdv_host, t->gate_port, &id, c->place.rank, size,
+                                after_ms(CONNECT_MS), &client, err);
+    if (rc)
+        return rc;
+    uint8_t **blobs = NULL;
+    uint32_t *sizes = NULL;
+    rc =
+        rdv_client_exchange(client, sentence, sentence ? (uint32_t)strlen(sentence) : 0,
+                            after_ms(wait_ms ? wait_ms : WAIT_MS), &blobs, &sizes, err);
+    rdv_client_close(client);
+    if (rc) {
+        (void)err_prefix(err, "the tasks of the step did not all start"); /* rc */
+        return rc;
+    }
+    bool is_open = true;
+    for (uint32_t i = 0; i < size; i++)
+        is_open = is_open && sizes[i] == 0;
+    mem_free(blobs);
+    *ret_is_open = is_open;
+    return 0;
+}
