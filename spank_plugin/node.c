@@ -53,7 +53,7 @@ static void remove_dir(int base_fd, const char *name)
     (void)unlinkat(base_fd, name, AT_REMOVEDIR);
 }
 
-/* Lets one user read. The kernel's format of an ACL (linux/posix_acl_xattr.h), little
+/* Lets one user read; root can without an entry. The kernel's format of an ACL (linux/posix_acl_xattr.h), little
  * endian as our machines are: libacl would be the plugin's only use of it. */
 static int allow_user(int fd, uid_t uid, bool is_dir, struct err *err)
 {
@@ -72,6 +72,8 @@ static int allow_user(int fd, uid_t uid, bool is_dir, struct err *err)
               {GROUP, 0, none},
               {MASK, some, none},
               {OTHER, 0, none}}};
+    if (uid == 0)
+        return 0;
     if (fsetxattr(fd, "system.posix_acl_access", &acl, sizeof(acl), 0) != 0)
         return err_errno(
             err, errno,

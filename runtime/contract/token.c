@@ -95,7 +95,8 @@ static int token_read_text(const char *what, int fd, struct token *ret, struct e
 }
 
 /* On a read-only mount others may read: a Secret volume belongs to root, and suits
- * every UID of its pod, which is the boundary. */
+ * every UID of its pod, which is the boundary. Root may let another user read its file:
+ * the Slurm plugin's has an ACL entry for the user, which shows as a bit of the group. */
 static int token_check_file(const char *path, int fd, struct err *err)
 {
     struct stat st;
@@ -106,6 +107,8 @@ static int token_check_file(const char *path, int fd, struct err *err)
     mode_t bad = S_IRWXG | S_IRWXO;
     if (fs.f_flag & ST_RDONLY)
         bad = S_IWGRP | S_IWOTH;
+    if (st.st_uid == 0 && geteuid() != 0)
+        bad &= ~(mode_t)S_IRGRP;
     bad &= st.st_mode;
     if (!S_ISREG(st.st_mode))
         return err_set(err, -EINVAL,
