@@ -108,6 +108,9 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
         !v.v[KNOB_HOROVOD_LOG_HIDE_TIME] && v.v[KNOB_HOROVOD_LOG_TIMESTAMP] != 0;
     s.nancheck =
         knob_value_or(&v, KNOB_HVD_NANCHECK, KNOB_PERSEUS_ALLREDUCE_NANCHECK) != 0;
+    s.data_check = v.v[KNOB_HVD_DATA_MAC]   ? DATA_MAC
+                   : v.v[KNOB_HVD_DATA_CRC] ? DATA_CRC
+                                            : DATA_BARE;
     s.codec_bytes = v.v[KNOB_HVD_COMPRESSION_MEMORY];
     rc = codec_parse("HVD_COMPRESSION", v.s[KNOB_HVD_COMPRESSION], &codec, err);
     if (rc < 0)

@@ -4,6 +4,7 @@
 #ifndef RUNTIME_API_SETTINGS_H
 #define RUNTIME_API_SETTINGS_H
 
+#include "runtime/backend/backend.h"
 #include "runtime/base/log.h"
 #include "runtime/contract/contract.h"
 
@@ -42,11 +43,12 @@ struct settings {
     bool reports_late;      /* HVD_STALL_STACKS: late ranks report it themselves */
     uint64_t stall_fail_ns; /* HOROVOD_STALL_SHUTDOWN_TIME_SECONDS, 0: never */
 
-    enum log_level log_level; /* HOROVOD_LOG_LEVEL, warning */
-    bool has_log_time;        /* HOROVOD_LOG_HIDE_TIME, HOROVOD_LOG_TIMESTAMP */
-    bool nancheck;            /* HVD_NANCHECK */
-    char codec[80];           /* HVD_COMPRESSION, as codec_format writes it; "": none */
-    uint64_t codec_bytes;     /* HVD_COMPRESSION_MEMORY */
+    enum log_level log_level;   /* HOROVOD_LOG_LEVEL, warning */
+    bool has_log_time;          /* HOROVOD_LOG_HIDE_TIME, HOROVOD_LOG_TIMESTAMP */
+    bool nancheck;              /* HVD_NANCHECK */
+    enum data_check data_check; /* HVD_DATA_MAC, HVD_DATA_CRC */
+    char codec[80];       /* HVD_COMPRESSION, as codec_format writes it; "": none */
+    uint64_t codec_bytes; /* HVD_COMPRESSION_MEMORY */
     struct gpu_settings gpu;
 
     char timeline[CONTRACT_PATH_MAX]; /* HOROVOD_TIMELINE, a path; "": none at init */

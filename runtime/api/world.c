@@ -348,6 +348,7 @@ static int world_form_ranks(struct forming *f, struct kept_state *kept, struct e
         .id = {&w->token, w->part.ranks ? w->part.job_id : w->contract.job_id,
                w->contract.generation},
         .local_addr = w->local_addr,
+        .data_check = w->settings.data_check,
         .deadline_ns = f->deadline_ns,
         /* The control channel detects silence first and names the rank; this is the
          * fallback below it. */

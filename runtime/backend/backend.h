@@ -66,13 +66,22 @@ struct batch {
     size_t n_items; /* > 1: fused; how to pack and unpack is the backend's choice */
 };
 
+/* How damage of what ranks send each other over TCP is detected, besides the headers.
+ * All ranks must use the same. */
+enum data_check {
+    DATA_BARE, /* it is not */
+    DATA_CRC,  /* a checksum: accidents */
+    DATA_MAC,  /* HMAC-SHA-256: attackers, too */
+};
+
 /* Everything that the caller provides to a backend. All pointers outlive it. */
 struct backend_env {
     uint32_t rank, size; /* of this communicator */
     /* For messages: global rank of each member; NULL: equal to the member's index. */
     const uint32_t *global;
-    struct auth_id id;        /* for every connection it opens */
-    const char *local_addr;   /* address of this host's interface to the other ranks */
+    struct auth_id id;      /* for every connection it opens */
+    const char *local_addr; /* address of this host's interface to the other ranks */
+    enum data_check data_check;
     uint64_t deadline_ns;     /* for describe and connect; absolute */
     uint64_t peer_timeout_ns; /* silence of a peer inside an operation before it counts
                                  as lost */

@@ -112,6 +112,13 @@
       "core of the runtime's thread: a comma list, one entry for each local rank", "")        \
     X(HVD_TRANSPORT, CHOICE, HONOURED, "auto", 0, 0, "auto tcp",                              \
       "tcp: no shared memory", "")                                                            \
+    X(HVD_DATA_CRC, BOOL, HONOURED, "0", 0, 1, "",                                            \
+      "1: data that ranks send each other over TCP has a checksum (CRC32C), and damage ends " \
+      "the world; must be equal on all ranks", "")                                            \
+    X(HVD_DATA_MAC, BOOL, HONOURED, "0", 0, 1, "",                                            \
+      "1: data that ranks send each other over TCP has a MAC (HMAC-SHA-256 by the job token) "\
+      "instead of a checksum, for networks where others could change it; slow; must be equal "\
+      "on all ranks; data between GPUs is not covered", "")                                   \
     X(HVD_HOST_ID, TEXT, HONOURED, "", 0, 0, "",                                              \
       "ranks whose values differ count as on different hosts", "")                            \
     /* GPUs */                                                                                \

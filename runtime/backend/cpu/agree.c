@@ -28,7 +28,8 @@
  *     follows may be the next batch of a faster leader.
  *
  * A live member is waited for without limit: an agreement may start before all members
- * have something to do. Whether a missing member is alive is checked every CHECK_NS.
+ * have something to do. Whether a missing member is alive is checked every CHECK_NS. The
+ * rest of a message that has begun to arrive is waited for as long as data is.
  *
  * Called through the ops table by cpu.c. */
 #include "runtime/backend/cpu/agree.h"
@@ -229,18 +230,76 @@ static uint32_t from_host(const struct cpu *c)
                       % c->n_hosts);
 }
 
-static void begin_round(struct agree *a)
-{
-    a->n_sent = a->n_got = 0;
-    a->out.seq = a->seq;
-    a->out.n = a->n;
-    memcpy(a->out.words, a->words, a->n * sizeof(*a->words));
-}
-
 static size_t message_bytes(const struct agree *a)
 {
     size_t n = offsetof(struct agree_message, words) + a->n * sizeof(*a->words);
     return (n + NET_ALIGN - 1) / NET_ALIGN * NET_ALIGN;
+}
+
+/* A message is one frame, its padding included. */
+static uint32_t message_data_bytes(const struct agree *a)
+{
+    return (uint32_t)(message_bytes(a) - FRAME_HEADER_BYTES);
+}
+
+static void begin_round(struct cpu *c)
+{
+    struct agree *a = &c->agree;
+    struct frame_stream *s = &c->net.peers[to_host(c)].out;
+    struct piece data = {.in = (const uint8_t *)&a->out.seq,
+                         .n = message_data_bytes(a)};
+    struct vec v = vec_of(&data, 1);
+    struct cursor at = cursor_at(&v);
+    a->n_sent = a->n_got = 0;
+    memset(&a->out, 0, message_bytes(a));
+    a->out.seq = a->seq;
+    a->out.n = a->n;
+    memcpy(a->out.words, a->words, a->n * sizeof(*a->words));
+    frame_write_header(s, (struct frame_subject){a->seq, FRAME_AGREEMENT}, &at, false,
+                       message_data_bytes(a));
+    memcpy(a->out.header, s->header, sizeof(a->out.header));
+}
+
+/* m more bytes of `in` have arrived; the header is checked as soon as it is complete. */
+static int message_receive(struct cpu *c, uint32_t from, size_t m, struct err *err)
+{
+    struct agree *a = &c->agree;
+    struct frame_stream *s = &c->net.peers[from].in;
+    bool had_header = a->n_got >= FRAME_HEADER_BYTES;
+    struct err why = ERR_INIT;
+    int rc = 0;
+    a->n_got += m;
+    a->partial = (struct patience){0};
+    if (!had_header && a->n_got >= FRAME_HEADER_BYTES) {
+        frame_announce(s, (struct frame_subject){a->seq, FRAME_AGREEMENT},
+                       message_data_bytes(a));
+        memcpy(s->header, a->in.header, sizeof(s->header));
+        rc = frame_check_header(s, &why);
+    }
+    if (rc == 0 && a->n_got == message_bytes(a)) {
+        frame_add(s, &a->in.seq, message_data_bytes(a));
+        rc = frame_check_data(s, &why);
+    }
+    return rc < 0 ? net_data_wrong(&c->net, from, &why, err) : 0;
+}
+
+/* 0, or the error of the connections. */
+static int move_messages(struct cpu *c, struct err *err)
+{
+    struct agree *a = &c->agree;
+    const size_t n = message_bytes(a);
+    uint32_t from = from_host(c);
+    int64_t m = 0;
+    if (a->n_sent < n)
+        m = net_send_now(&c->net, to_host(c), (const uint8_t *)&a->out + a->n_sent,
+                         n - a->n_sent, err);
+    if (m < 0)
+        return (int)m;
+    a->n_sent += (size_t)m;
+    if (a->n_got == n)
+        return 0;
+    m = net_recv_now(&c->net, from, (uint8_t *)&a->in + a->n_got, n - a->n_got, err);
+    return m <= 0 ? (int)m : message_receive(c, from, (size_t)m, err);
 }
 
 static int step_hosts(struct cpu *c, struct err *err)
@@ -248,30 +307,18 @@ static int step_hosts(struct cpu *c, struct err *err)
     struct agree *a = &c->agree;
     const size_t n = message_bytes(a);
     while (a->distance < c->n_hosts) {
-        uint32_t from = from_host(c);
-        if (a->n_sent < n) {
-            int64_t m =
-                net_send_now(&c->net, to_host(c), (const uint8_t *)&a->out + a->n_sent,
-                             n - a->n_sent, err);
-            if (m < 0)
-                return (int)m;
-            a->n_sent += (size_t)m;
-        }
-        if (a->n_got < n) {
-            int64_t m = net_recv_now(&c->net, from, (uint8_t *)&a->in + a->n_got,
-                                     n - a->n_got, err);
-            if (m < 0)
-                return (int)m;
-            a->n_got += (size_t)m;
-        }
+        int rc = move_messages(c, err);
+        if (rc < 0)
+            return rc;
         if (a->n_sent < n || a->n_got < n)
             return 0;
-        int rc = agree_collect_words(c, c->net.peers[from].rank, a->in.seq, a->in.n,
-                                     a->in.words, err);
+        rc = agree_collect_words(c, c->net.peers[from_host(c)].rank, a->in.seq, a->in.n,
+                                 a->in.words, err);
         if (rc < 0)
             return rc;
         a->distance *= 2;
-        begin_round(a);
+        if (a->distance < c->n_hosts)
+            begin_round(c);
     }
     return 1;
 }
@@ -289,7 +336,7 @@ static int agree_step(struct cpu *c, struct err *err)
         if (rc <= 0 || c->n_hosts == 1)
             return rc;
         a->phase = AGREE_HOSTS;
-        begin_round(a);
+        begin_round(c);
     }
     rc = step_hosts(c, err);
     if (rc == 1 && c->n_local > 1) {
@@ -360,6 +407,12 @@ static int agree_check(struct cpu *c, struct err *err)
     if (now - a->checked_ns < CHECK_NS)
         return 0;
     a->checked_ns = now;
+    if (a->phase == AGREE_HOSTS && a->n_got > 0 && a->n_got < message_bytes(a)) {
+        int late =
+            patience_spend(&c->w, &a->partial, c->net.peers[from_host(c)].rank, err);
+        if (late < 0)
+            return late;
+    }
     if (c->n_local == 1)
         return cpu_check_member(c, cpu_global(c, c->env.rank), err);
     uint32_t first = a->phase == AGREE_RESULT ? 0 : c->local;

@@ -11,6 +11,8 @@
 #include <stdint.h>
 
 #include "runtime/backend/backend.h"
+#include "runtime/backend/cpu/net_frame.h"
+#include "runtime/backend/cpu/wait.h"
 
 struct cpu;
 
@@ -53,7 +55,8 @@ struct agree_area {
 };
 size_t agree_area_bytes(uint32_t n);
 
-struct agree_message { /* between leaders */
+struct agree_message { /* between leaders: a frame */
+    uint8_t header[FRAME_HEADER_BYTES];
     uint32_t seq, n;
     uint64_t words[AGREE_MAX_WORDS + 7]; /* the last ones round the message up */
 };
@@ -69,6 +72,7 @@ struct agree { /* owned by the driving thread, except the atomics */
     uint32_t distance;               /* to the leader that we send to in this round */
     size_t n_sent, n_got;            /* bytes of this round's messages */
     struct agree_message out, in;
+    struct patience partial; /* since a part of `in` arrived */
     uint32_t n_idle, n_checks;
     uint64_t checked_ns;
     bool has_dozed; /* since the last poll */

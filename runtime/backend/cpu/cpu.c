@@ -193,6 +193,7 @@ static int cpu_describe(const struct backend_env *env,
         rc = err_set(err, -ENOMEM, "no memory for %u ranks", env->size);
     if (rc == 0)
         rc = peer_describe(me, err);
+    me->data_check = (uint8_t)env->data_check;
     if (rc == 0 && env->size > 1)
         rc = listen_all(c, me, err);
     if (rc < 0) {
@@ -215,6 +216,8 @@ int cpu_connect(struct backend *b,
     for (uint32_t r = 0; r < c->env.size && rc == 0; r++)
         rc = peer_parse(blobs[r], sizes[r], cpu_global(c, r), &c->peers[r], err);
     if (rc == 0)
+        rc = peers_check_data(c->peers, c->env.size, c->env.global, err);
+    if (rc == 0)
         rc = group_connect(c, err);
     if (rc == 0)
         rc = agree_open(c, err);
@@ -233,6 +236,7 @@ int cpu_run(struct cpu *c, const struct batch *batch, struct err *err)
         return err_set(err, -EBUSY, "post while agreement %u is not done",
                        c->agree.seq);
     struct err why = ERR_INIT;
+    c->net.subject = (struct frame_subject){++c->n_batches, (uint8_t)batch->coll};
     int rc = coll_run(c, batch, &why);
     return rc < 0 ? cpu_break(c, rc, &why, err) : 0;
 }

@@ -19,8 +19,9 @@ struct cpu {
     struct waiter w;
     atomic_bool is_aborted; /* any thread; all else belongs to the driving thread */
     uint64_t n_posted;
-    bool is_wide;      /* which kernels */
-    struct err broken; /* code != 0: every further post fails with it */
+    uint32_t n_batches; /* begun, those of new process sets included; may wrap */
+    bool is_wide;       /* which kernels */
+    struct err broken;  /* code != 0: every further post fails with it */
     /* Of a process set's communicator: its parent, and the array behind env.global. Of
      * the world's: both NULL. */
     struct cpu *parent;

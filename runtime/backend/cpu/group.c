@@ -178,6 +178,7 @@ static int connect_leaders(struct cpu *c, const struct waiter *w, struct err *er
     }
     struct net_join j = {.id = &c->env.id,
                          .w = w,
+                         .check = c->env.data_check,
                          .deadline_ns = c->env.deadline_ns,
                          .peer_timeout_ns = c->env.peer_timeout_ns,
                          .n = c->n_hosts,

@@ -2,7 +2,9 @@
 /* Transfers over the mesh.
  *
  * Every connection has two flows, one per direction: a position in a vector and the
- * number of bytes to move. One loop serves all flows until all are empty: it never
+ * number of bytes to move. They are moved in frames (net_frame.h), one per call: padding,
+ * header and data are one iovec, because both ends know all lengths. A frame that was
+ * received is checked before anything reads it: its flow is not empty before. One loop serves all flows until all are empty: it never
  * blocks in send() while the peer blocks in send() to us, so full socket buffers cannot
  * deadlock. An operation that depends on received data (a sum is sent when all its
  * summands have arrived) refills flows from advance().
@@ -27,10 +29,9 @@
 
 #include "runtime/base/clock.h"
 
-#define XFER_IOV   64
-#define XFER_CHUNK (1u << 20) /* per call, so that all flows get their turn */
-#define FEW        4          /* flows that are tried without poll() */
-#define LEAD_FROM  (32u << 10)
+#define XFER_IOV  64 /* of data */
+#define FEW       4  /* flows that are tried without poll() */
+#define LEAD_FROM (32u << 10)
 
 static int
 net_member_lost(struct net *net, uint32_t member, int errnum, struct err *err)
@@ -67,15 +68,43 @@ int64_t net_recv_now(struct net *net, uint32_t from, void *p, size_t n, struct e
     return m;
 }
 
-/* The next bytes of a flow, for one call. */
-static size_t
-flow_describe(const struct net_flow *f, bool is_out, uint8_t *pad, struct iovec *iov)
+int net_data_wrong(const struct net *net,
+                   uint32_t from,
+                   const struct err *why,
+                   struct err *err)
 {
-    uint64_t left = f->left, max = left < XFER_CHUNK ? left : XFER_CHUNK;
+    const struct net_peer *p = &net->peers[from];
+    return err_set(err, why->code, "the data from rank %u (host %s) %s", p->rank,
+                   p->host, why->text);
+}
+
+/* The bytes of the next frame if the last one is complete, else 0. */
+static uint32_t flow_begin_frame(struct net_flow *f)
+{
+    if (f->in_frame > 0 || f->tail > 0 || f->left == 0)
+        return 0;
+    f->in_frame = f->left < FRAME_MAX_BYTES ? (uint32_t)f->left : FRAME_MAX_BYTES;
+    f->head = FRAME_HEADER_BYTES;
+    f->tail = -f->in_frame % NET_ALIGN;
+    return f->in_frame;
+}
+
+/* The rest of the frame, or as much as one call may move. header: ends with the bytes to
+ * be moved. */
+static size_t flow_describe(const struct net_flow *f,
+                            bool is_out,
+                            uint8_t *header,
+                            uint8_t *pad,
+                            struct iovec *iov)
+{
+    uint64_t left = f->in_frame;
     size_t n = 0, n_data;
     if (f->lead > 0)
         iov[n++] = (struct iovec){.iov_base = pad, .iov_len = f->lead};
-    n_data = cursor_iov(&f->at, !is_out, iov + n, XFER_IOV, max);
+    if (f->head > 0)
+        iov[n++] = (struct iovec){.iov_base = header + FRAME_HEADER_BYTES - f->head,
+                                  .iov_len = f->head};
+    n_data = cursor_iov(&f->at, !is_out, iov + n, XFER_IOV, left);
     for (; n_data > 0; n_data--)
         left -= iov[n++].iov_len;
     if (left == 0 && f->tail > 0)
@@ -83,43 +112,83 @@ flow_describe(const struct net_flow *f, bool is_out, uint8_t *pad, struct iovec 
     return n;
 }
 
+static uint32_t take_bytes(uint32_t *left, uint64_t *n)
+{
+    uint32_t m = *n < *left ? (uint32_t)*n : *left;
+    *left -= m;
+    *n -= m;
+    return m;
+}
+
 static void flow_advance(struct net_flow *f, uint64_t n)
 {
-    uint32_t lead = n < f->lead ? (uint32_t)n : f->lead;
-    uint64_t data = n - lead < f->left ? n - lead : f->left;
-    f->lead -= lead;
+    (void)take_bytes(&f->lead, &n);
+    (void)take_bytes(&f->head, &n);
+    uint32_t data = take_bytes(&f->in_frame, &n);
     cursor_skip(&f->at, data);
     f->left -= data;
-    f->tail -= (uint32_t)(n - lead - data);
+    f->tail -= (uint32_t)n;
 }
 
 /* Bytes sent, 0 when the socket is full, -errno. */
 static int64_t send_some(struct net *net, uint32_t to, struct err *err)
 {
-    struct net_flow *f = &net->peers[to].send;
-    struct iovec iov[XFER_IOV + 2];
-    struct msghdr m = {.msg_iov = iov,
-                       .msg_iovlen = flow_describe(f, f->is_out, net->lead_out, iov)};
-    ssize_t n = sendmsg(net->peers[to].fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    struct net_peer *p = &net->peers[to];
+    struct net_flow *f = &p->send;
+    uint32_t begun = flow_begin_frame(f);
+    if (begun > 0)
+        frame_write_header(&p->out, net->subject, &f->at, f->is_out, begun);
+    struct iovec iov[XFER_IOV + 3];
+    struct msghdr m = {
+        .msg_iov = iov,
+        .msg_iovlen = flow_describe(f, f->is_out, p->out.header, net->lead_out, iov)};
+    ssize_t n = sendmsg(p->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0)
         return is_transient(errno) ? 0 : net_member_lost(net, to, errno, err);
     flow_advance(f, (uint64_t)n);
     return n;
 }
 
+/* n bytes of the frame have arrived. */
+static int
+flow_receive(struct net_flow *f, struct frame_stream *in, uint64_t n, struct err *err)
+{
+    (void)take_bytes(&f->lead, &n);
+    if (take_bytes(&f->head, &n) > 0 && f->head == 0) {
+        int rc = frame_check_header(in, err);
+        if (rc < 0)
+            return rc;
+    }
+    uint32_t data = take_bytes(&f->in_frame, &n);
+    frame_add_at(in, &f->at, data);
+    cursor_skip(&f->at, data);
+    f->left -= data;
+    f->tail -= (uint32_t)n;
+    if (data == 0 || f->in_frame > 0)
+        return 0;
+    f->done += in->n_bytes;
+    return frame_check_data(in, err);
+}
+
 static int64_t recv_some(struct net *net, uint32_t from, struct err *err)
 {
-    struct net_flow *f = &net->peers[from].recv;
-    struct iovec iov[XFER_IOV + 2];
+    struct net_peer *p = &net->peers[from];
+    struct net_flow *f = &p->recv;
+    uint32_t begun = flow_begin_frame(f);
+    if (begun > 0)
+        frame_announce(&p->in, net->subject, begun);
+    struct iovec iov[XFER_IOV + 3];
     struct msghdr m = {.msg_iov = iov,
-                       .msg_iovlen = flow_describe(f, true, net->lead_in, iov)};
-    ssize_t n = recvmsg(net->peers[from].fd, &m, MSG_DONTWAIT);
+                       .msg_iovlen =
+                           flow_describe(f, true, p->in.header, net->lead_in, iov)};
+    ssize_t n = recvmsg(p->fd, &m, MSG_DONTWAIT);
     if (n == 0)
         return net_member_lost(net, from, 0, err);
     if (n < 0)
         return is_transient(errno) ? 0 : net_member_lost(net, from, errno, err);
-    flow_advance(f, (uint64_t)n);
-    return n;
+    struct err why = ERR_INIT;
+    int rc = flow_receive(f, &p->in, (uint64_t)n, &why);
+    return rc < 0 ? net_data_wrong(net, from, &why, err) : n;
 }
 
 /* Fills polls, one entry a member. Returns the number of flows that are not empty. */
@@ -217,15 +286,13 @@ int net_run(struct net *net, void (*advance)(void *arg), void *arg, struct err *
 void net_send(struct net *net, uint32_t to, const struct cursor *c, uint64_t n)
 {
     struct net_flow *f = &net->peers[to].send;
-    *f = (struct net_flow){
-        .at = *c, .left = n, .lead = f->lead, .tail = (uint32_t)(-n % NET_ALIGN)};
+    *f = (struct net_flow){.at = *c, .left = n, .lead = f->lead};
 }
 
 void net_recv(struct net *net, uint32_t from, const struct cursor *c, uint64_t n)
 {
     struct net_flow *f = &net->peers[from].recv;
-    *f = (struct net_flow){
-        .at = *c, .left = n, .lead = f->lead, .tail = (uint32_t)(-n % NET_ALIGN)};
+    *f = (struct net_flow){.at = *c, .left = n, .lead = f->lead};
 }
 
 /* Why: the kernel copies what we send into pages one after another, from the start of a

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "runtime/backend/cpu/net_frame.h"
 #include "runtime/backend/cpu/peers.h"
 #include "runtime/backend/cpu/shm.h"
 #include "runtime/backend/cpu/vec.h"
@@ -21,12 +22,15 @@
 #define NET_LEAD_BYTES    256
 #define NET_ALIGN         64u /* all that is sent is a multiple of it */
 
-struct net_flow {     /* one direction of a connection */
-    struct cursor at; /* receiving: to the out side */
-    uint64_t left;    /* bytes to move now */
-    uint32_t lead;    /* bytes without meaning before them, see net_lead() */
-    uint32_t tail;    /* and after them, up to a multiple of NET_ALIGN */
-    bool is_out;      /* sending: from the out side, else from the in side */
+struct net_flow {      /* one direction of a connection */
+    struct cursor at;  /* receiving: to the out side */
+    uint64_t left;     /* bytes to move now */
+    uint64_t done;     /* bytes of complete frames: receiving: they were right */
+    uint32_t in_frame; /* of left: those of the current frame; 0: none has begun */
+    uint32_t head;     /* bytes of its header before them */
+    uint32_t lead;     /* bytes without meaning before it, see net_lead() */
+    uint32_t tail;     /* and after the data, up to a multiple of NET_ALIGN */
+    bool is_out;       /* sending: from the out side, else from the in side */
 };
 static inline bool net_flow_is_empty(const struct net_flow *f)
 {
@@ -36,7 +40,8 @@ struct net_peer {
     int fd; /* -1: ourselves */
     uint32_t rank;
     char host[PEER_HOST_BYTES];
-    struct net_flow send, recv; /* both empty between operations */
+    struct net_flow send, recv;  /* both empty between operations */
+    struct frame_stream out, in; /* their frames */
 };
 struct net_lane; /* net_reduce.c: the state of a reduction per member */
 struct pollfd;
@@ -44,6 +49,7 @@ struct net {
     uint32_t n, me;
     struct net_peer *peers; /* [n] */
     const struct waiter *w;
+    struct frame_subject subject; /* of all frames until the next batch */
     uint8_t lead_out[NET_LEAD_BYTES], lead_in[NET_LEAD_BYTES];
     void *memory; /* contains scratch, aligned to NET_ALIGN */
     uint8_t *scratch;
@@ -67,6 +73,7 @@ void net_set_tuning(struct net *net, const struct tuning *t);
 struct net_join {
     const struct auth_id *id;
     const struct waiter *w;
+    enum data_check check;
     uint64_t deadline_ns;
     uint64_t peer_timeout_ns; /* for the kernel: unanswered data means a lost peer */
     uint32_t n, me;
@@ -102,8 +109,13 @@ int net_xfer(struct net *net,
              struct err *err);
 void net_tune(int fd, uint64_t peer_timeout_ns); /* net_tune.c */
 struct net_lane *net_lanes_new(uint32_t n);      /* NULL: no memory; mem_free */
+/* The error of what came from a member; why: the end of the sentence. */
+int net_data_wrong(const struct net *net,
+                   uint32_t from,
+                   const struct err *why,
+                   struct err *err);
 /* Without waiting: the number of bytes, of n, that the socket accepted or returned; 0
- * when none. */
+ * when none. The caller makes and checks frames. */
 int64_t
 net_send_now(struct net *net, uint32_t to, const void *p, size_t n, struct err *err);
 int64_t

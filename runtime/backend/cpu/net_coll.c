@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives over the mesh without a reduction.
  *
- *   broadcast  small: binomial tree; large: a chain in which each member forwards what
- *              it has received so far
+ *   broadcast  small: binomial tree; large: a chain in which each member forwards each
+ *              frame once it is complete and right
  *   barrier    dissemination, one byte per step
  *   all other  each member sends to all at once: the same number of bytes as in a ring,
  *              without its steps
@@ -73,23 +73,17 @@ broadcast_tree(struct net *net, const struct vec *v, uint32_t root, struct err *
     return net_run(net, NULL, NULL, err);
 }
 
-struct relay { /* forwards what is received */
+struct relay { /* forwards what is received, frame by frame */
     const struct net_flow *in;
     struct net_flow *out;
-    uint64_t n_bytes, n_passed;
-    uint32_t tail;
+    uint64_t n_passed;
 };
 
 static void pass_on(void *arg)
 {
     struct relay *r = arg;
-    uint64_t held = r->n_bytes - r->in->left;
-    r->out->left += held - r->n_passed;
-    r->n_passed = held;
-    if (held == r->n_bytes && r->tail > 0) {
-        r->out->tail = r->tail;
-        r->tail = 0;
-    }
+    r->out->left += r->in->done - r->n_passed;
+    r->n_passed = r->in->done;
 }
 
 static int
@@ -97,15 +91,14 @@ broadcast_chain(struct net *net, const struct vec *v, uint32_t root, struct err 
 {
     uint32_t n = net->n, rel = (net->me + n - root) % n;
     uint32_t next = (net->me + 1) % n, prev = (net->me + n - 1) % n;
-    struct relay r = {&net->peers[prev].recv, &net->peers[next].send, v->n_bytes, 0, 0};
+    struct relay r = {&net->peers[prev].recv, &net->peers[next].send, 0};
     if (rel > 0)
         net_queue_receive(net, prev, v);
     if (rel < n - 1)
         net_queue_send(net, next, v);
     if (rel == 0 || rel == n - 1)
         return net_run(net, NULL, NULL, err);
-    r.tail = r.out->tail;
-    r.out->left = r.out->tail = 0;
+    r.out->left = 0;
     return net_run(net, pass_on, &r, err);
 }
 

@@ -22,8 +22,11 @@
 
 void net_close(struct net *net)
 {
-    for (uint32_t i = 0; net->peers != NULL && i < net->n; i++)
+    for (uint32_t i = 0; net->peers != NULL && i < net->n; i++) {
         fd_close(&net->peers[i].fd);
+        frame_stream_wipe(&net->peers[i].out);
+        frame_stream_wipe(&net->peers[i].in);
+    }
     mem_free(net->peers);
     mem_free(net->memory);
     mem_free(net->src);
@@ -32,16 +35,33 @@ void net_close(struct net *net)
     memset(net, 0, sizeof(*net));
 }
 
+/* The connection belongs to the peer from here on. */
+static void join_take_connection(const struct net_join *j,
+                                 struct net_peer *p,
+                                 int fd,
+                                 const struct auth_session *keys)
+{
+    uint32_t mine = j->ranks[j->me];
+    p->fd = fd;
+    frame_stream_init(&p->out, j->check, mine, p->rank, keys->send_key);
+    frame_stream_init(&p->in, j->check, p->rank, mine, keys->recv_key);
+}
+
 static int join_dial_member(const struct net_join *j,
                             uint32_t member,
-                            int *ret_fd,
+                            struct net_peer *ret,
                             struct err *err)
 {
+    CLEANUP(auth_session_wipe) struct auth_session keys = {0};
     uint32_t rank = j->ranks[member];
     const struct peer *p = &j->by_rank[rank];
+    int fd = -1;
     int rc = auth_connect(p->addr, p->port, true, j->id, ROLE_DATA, ROLE_DATA,
-                          j->ranks[j->me], j->deadline_ns, ret_fd, NULL, err);
-    return rc < 0 ? err_prefix(err, "connect to rank %u (host %s)", rank, p->host) : 0;
+                          j->ranks[j->me], j->deadline_ns, &fd, &keys, err);
+    if (rc < 0)
+        return err_prefix(err, "connect to rank %u (host %s)", rank, p->host);
+    join_take_connection(j, ret, fd, &keys);
+    return 0;
 }
 
 struct accepting {
@@ -57,7 +77,7 @@ static void join_admit_member(void *arg, const struct admitted *m)
     int fd = m->fd;
     for (uint32_t i = j->me + 1; i < j->n; i++)
         if (j->ranks[i] == m->number && a->net->peers[i].fd < 0) {
-            a->net->peers[i].fd = fd;
+            join_take_connection(j, &a->net->peers[i], fd, &m->session);
             a->n_left--;
             return;
         }
@@ -134,7 +154,7 @@ int net_connect(struct net *net,
     if (!net->peers || !net->memory || !net->src || !net->lanes || !net->polls)
         rc = err_set(err, -ENOMEM, "no memory for the connections of %u hosts", j->n);
     for (uint32_t i = 0; i < j->me && rc == 0; i++)
-        rc = join_dial_member(j, i, &net->peers[i].fd, err);
+        rc = join_dial_member(j, i, &net->peers[i], err);
     if (rc == 0)
         rc = join_accept_later_members(net, j, listen_fd, err);
     for (uint32_t i = 0; i < j->n && rc == 0; i++)

@@ -22,7 +22,7 @@
  *     R0 R1 G0 R2 G1 ... R(K-1) G(K-2) G(K-1)
  *
  * R(c) being i's contribution to chunk c of j's part, G(c) chunk c of i's part, summed;
- * both sides know all lengths, so messages have no headers.
+ * both sides know all lengths.
  *
  * No deadlock: the sum of c needs R(c) of all; R(c) waits in its stream for G(c - 2) at
  * most, which is sent when c - 2 is summed, and is received when c - 2 is summed. So

@@ -19,12 +19,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/backend/backend.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 
 #define PEER_MAGIC   0x48564443u /* "HVDC" */
-#define PEER_VERSION 1
+#define PEER_VERSION 2
 
 static uint64_t ns_inode(const char *path)
 {
@@ -122,6 +123,30 @@ int peer_parse(
         || p.wants_shm > 1)
         return err_set(err, -EPROTO, "rank %u: garbled backend description", rank);
     *ret = p;
+    return 0;
+}
+
+int peers_check_data(const struct peer *all,
+                     uint32_t n,
+                     const uint32_t *global,
+                     struct err *err)
+{
+    for (uint32_t i = 1; i < n; i++) {
+        bool has_mac[2] = {all[0].data_check == DATA_MAC,
+                           all[i].data_check == DATA_MAC};
+        bool is_mac = has_mac[0] != has_mac[1];
+        if (all[i].data_check == all[0].data_check)
+            continue;
+        return err_set(err, -EINVAL,
+                       "%s is %d on rank %u (host %s) and %d on rank %u (host %s); it "
+                       "must be equal "
+                       "on all ranks",
+                       is_mac ? "HVD_DATA_MAC" : "HVD_DATA_CRC",
+                       is_mac ? has_mac[0] : all[0].data_check == DATA_CRC,
+                       global ? global[0] : 0, all[0].host,
+                       is_mac ? has_mac[1] : all[i].data_check == DATA_CRC,
+                       global ? global[i] : i, all[i].host);
+    }
     return 0;
 }
 

@@ -24,15 +24,22 @@ struct peer {
     uint64_t pid, pid_ns;       /* equal in both: threads of one process (tests) */
     uint16_t port;
     uint8_t wants_shm;
-    uint8_t pad[5];
+    uint8_t data_check; /* enum data_check */
+    uint8_t pad[4];
 };
 
-/* Fills all but sock, addr and port. Reads HVD_TRANSPORT, HVD_HOST_ID and
+/* Fills all but sock, addr, port and data_check. Reads HVD_TRANSPORT, HVD_HOST_ID and
  * HOROVOD_HOSTNAME. */
 int peer_describe(struct peer *ret, struct err *err);
 /* Checks a blob from outside; the error message names the rank. */
 int peer_parse(
     const uint8_t *blob, uint32_t n, uint32_t rank, struct peer *ret, struct err *err);
+/* -EINVAL: one of all[n] has another data_check than the first; the error message is the
+ * same on all ranks. global: as in struct backend_env. */
+int peers_check_data(const struct peer *all,
+                     uint32_t n,
+                     const uint32_t *global,
+                     struct err *err);
 bool peer_may_share(const struct peer *a, const struct peer *b);
 bool peer_same_process(const struct peer *a, const struct peer *b);
 

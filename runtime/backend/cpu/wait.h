@@ -30,13 +30,18 @@ struct patience {
     uint64_t seen_ns, spent_ns;
 };
 
+/* -ETIMEDOUT when rank was silent for too long. */
+int patience_spend(const struct waiter *w,
+                   struct patience *p,
+                   uint32_t rank,
+                   struct err *err);
+
 static inline uint64_t wait_slice_ns(const struct waiter *w)
 {
     return w->slice_ns > 0 ? w->slice_ns : WAIT_SLICE_NS;
 }
 
-/* The slow part of every wait: check(), or -ETIMEDOUT when rank was silent for too
- * long. */
+/* The slow part of every wait: check() and patience_spend(). */
 int wait_check(const struct waiter *w,
                struct patience *p,
                uint32_t rank,
