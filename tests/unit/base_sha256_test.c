@@ -3,6 +3,8 @@
  * border against the same bytes fed in pieces. */
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
+#include "runtime/base/sha256_blocks.h"
+#include "tests/unit/seeded.h"
 #include "tests/unit/unit.h"
 
 static void is_hash(const void *p, size_t n, const char *want)
@@ -39,6 +41,25 @@ UNIT_TEST(nist_vectors)
             "f5a5fd42d16a20302798ef6ed309979b43003d2320d9f0e8ea9831a92759fb4b");
     is_hash(zero, 1000000,
             "d29751f2649b32ff572b5e0a9f541ea660a50f94ff0beedfb0b692b924cc8025");
+}
+
+UNIT_TEST(all_implementations_agree)
+{
+    struct seeded r = {3};
+    uint8_t p[64 * 5];
+
+    for (unsigned i = 0; i < 300; i++) {
+        uint32_t a[8], b[8];
+        size_t n = seeded_below(&r, 6);
+
+        for (unsigned k = 0; k < sizeof(p); k++)
+            p[k] = (uint8_t)seeded_next(&r);
+        for (unsigned k = 0; k < 8; k++)
+            a[k] = b[k] = (uint32_t)seeded_next(&r);
+        sha256_blocks_portable(a, p, n);
+        sha256_blocks_best()(b, p, n);
+        assert_memory_equal(a, b, sizeof(a));
+    }
 }
 
 UNIT_TEST(pieces_are_as_the_whole)
