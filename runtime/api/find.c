@@ -153,7 +153,8 @@ static void token_warn_weak(const struct contract *c, struct kept_state *m)
     m->has_warned = true;
     log_warn(
         "the launcher gives no secret: anyone on this network who guesses the job's "
-        "parameters could join it",
+        "parameters could join it, change its data, and run code on all ranks by what "
+        "broadcast_object and allgather_object unpickle",
         "launcher=%s stronger=\"%s\"", launcher_name(c->launcher),
         launcher_safer_command(c->launcher));
 }

@@ -403,6 +403,17 @@ HVD_API size_t hvd_describe(char *buf, size_t n);
  * Length as above. */
 HVD_API size_t hvd_device_report(char *buf, size_t n);
 
+#define HVD_MAC_BYTES 32
+/* HMAC-SHA-256 of data[n] with a key that the ranks of this world derive from the job
+ * token: for bytes that ranks send each other and then execute or unpickle. The
+ * receiver computes it again and compares. A MAC is valid for one purpose, a text that
+ * should say what the bytes are and who sends them. Where the launcher gives no secret
+ * (a warning at init says so), others can compute it, too. */
+HVD_API int hvd_mac(const char *purpose,
+                    const void *data,
+                    size_t n,
+                    unsigned char ret_mac[HVD_MAC_BYTES]);
+
 /* --- registered buffers --- */
 
 /* Registers GPU memory with NCCL: t->data with the size of t->shape. Collectives of

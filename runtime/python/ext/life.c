@@ -255,6 +255,23 @@ static PyObject *py_describe(PyObject *module, PyObject *unused)
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)length, "replace");
 }
 
+/* mac(purpose, address, n_bytes) -> bytes. A large object takes a while, so the GIL is
+ * released; the caller keeps the memory alive. */
+static PyObject *py_mac(PyObject *module, PyObject *args)
+{
+    unsigned char mac[HVD_MAC_BYTES];
+    unsigned long long address, n;
+    const char *purpose;
+    int status;
+
+    if (!PyArg_ParseTuple(args, "sKK:mac", &purpose, &address, &n))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS status =
+        hvd_mac(purpose, (const void *)(uintptr_t)address, (size_t)n, mac);
+    Py_END_ALLOW_THREADS if (status != HVD_OK) return raise_status(module, status, 1);
+    return PyBytes_FromStringAndSize((const char *)mac, sizeof(mac));
+}
+
 static PyObject *py_version(PyObject *module, PyObject *unused)
 {
     (void)module;
@@ -331,6 +348,8 @@ static PyMethodDef methods[] = {
     {"describe", py_describe, METH_NOARGS,
      "one line of JSON about this process' world"},
     {"stats_text", py_stats_text, METH_NOARGS, "counters as Prometheus reads them"},
+    {"mac", py_mac, METH_VARARGS,
+     "mac(purpose, address, n_bytes) -> bytes, by a key of the job token"},
     {"version", py_version, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
