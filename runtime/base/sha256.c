@@ -139,6 +139,8 @@ void sha256_add(struct sha256 *s, const void *p, size_t n)
     const uint8_t *in = p;
     size_t at = (size_t)(s->n_bytes % 64);
 
+    if (n == 0) /* p may be NULL */
+        return;
     s->n_bytes += n;
     if (at > 0) {
         size_t k = 64 - at < n ? 64 - at : n;
