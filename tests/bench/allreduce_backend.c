@@ -6,7 +6,8 @@
  * The parent serves the rendezvous at ADDRESS (127.0.0.1) and forks N ranks, which meet
  * through it and run measure.h; rank i does so in the i-th network namespace, where
  * there is one ("-": the parent's), with BENCH_PIN set on the i-th CPU.
- * HVD_TRANSPORT=tcp measures TCP. Exit status 0 when every rank's was. */
+ * HVD_TRANSPORT=tcp measures TCP; BENCH_CHECK=crc or mac, with HVD_DATA_CRC=1 or
+ * HVD_DATA_MAC=1. Exit status 0 when every rank's was. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -118,6 +119,15 @@ static void rank_pin(uint32_t rank)
         perror("sched_setaffinity");
 }
 
+static enum data_check bench_check(void)
+{
+    const char *s = getenv("BENCH_CHECK");
+    return !s                      ? DATA_BARE
+           : strcmp(s, "crc") == 0 ? DATA_CRC
+           : strcmp(s, "mac") == 0 ? DATA_MAC
+                                   : DATA_BARE;
+}
+
 static int rank_main(uint32_t me,
                      uint32_t size,
                      const struct auth_id *id,
@@ -130,6 +140,7 @@ static int rank_main(uint32_t me,
         .env = {.rank = me,
                 .size = size,
                 .id = *id,
+                .data_check = bench_check(),
                 .deadline_ns = clock_now_ns() + 30 * NS_PER_S,
                 .peer_timeout_ns = 30 * NS_PER_S,
                 .exchange = rank_exchange},

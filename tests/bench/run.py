@@ -130,9 +130,13 @@ class Programs:
         return tuple((f"{n} is not built", os.access(f"{self.bin}/{n}", os.X_OK)) for n in names)
 
     # --- ours ---
-    def backend(self, transport="shm"):
-        needs = self.built("bench_backend")
-        return Peer("backend", transport, [f"{self.bin}/bench_backend", N], over(transport), needs=needs)
+    def backend(self, transport="shm", check=None):
+        """check: crc or mac, for HVD_DATA_CRC=1 or HVD_DATA_MAC=1."""
+        name, env = ("backend", {}) if check is None else (f"{check}/backend", {"BENCH_CHECK": check})
+        env = {**over(transport), **env}
+        return Peer(
+            name, transport, [f"{self.bin}/bench_backend", N], env, needs=self.built("bench_backend")
+        )
 
     def libhvd(self, transport="shm", program=("bench_capi", "libhvd")):
         needs = self.built("horovodrun", program[0])
@@ -283,6 +287,7 @@ class Programs:
         counts = [str(math.prod(shape)) for shape in gradients()]
         every = [self.openmpi(), self.mpich(), *self.intel_peers(), *self.original()]
         every += [self.backend(), self.libhvd(), self.torch(), self.openmpi("tcp"), self.backend("tcp")]
+        every += [self.backend("tcp", check) for check in ("crc", "mac")]
         every += [self.libhvd("tcp"), self.torch("tcp"), self.gloo(), *self.between_namespaces()]
         queue = [*self.original(), self.libhvd(), self.torch()]
         submit = [self.torch(script=("submit_torch.py", n), name=n) for n in ("extension", "hvd.torch")]

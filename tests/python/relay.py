@@ -9,6 +9,7 @@ go, with MARK, which the rule lets pass. FROM and TO are files of equal size: ea
 "replaced" each time.
 """
 
+import contextlib
 import socket
 import struct
 import sys
@@ -58,10 +59,8 @@ def pass_way(side, source, sink, hello, change):
     except (Closed, OSError):
         pass
     for end in (source, sink):
-        try:
+        with contextlib.suppress(OSError):
             end.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
 
 
 def serve(client, change):

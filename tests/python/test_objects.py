@@ -51,7 +51,13 @@ class Relayed(unittest.TestCase):
             relay = self.relay(hosts, old, new)
             path = command([DEBIAN_PYTHON, "-c", "import os; print(os.environ['PYTHONPATH'])"]).out.strip()
             ends = bare_ranks(
-                2, "objects_relayed.py", N, hosts=hosts, timeout=120, PYTHONPATH=f"{path}:{self.folder}", **env
+                2,
+                "objects_relayed.py",
+                N,
+                hosts=hosts,
+                timeout=120,
+                PYTHONPATH=f"{path}:{self.folder}",
+                **env,
             )
             relay.kill()
             n = relay.stdout.read().count("replaced")
@@ -74,7 +80,9 @@ class Relayed(unittest.TestCase):
         (zero, one), n = self.said(b"there is no such object", b"instead of no such one!")
         right = {"broadcast": "right", "allgather": "right", "imported": False}
         self.assertEqual(([zero, one], n), ([right, right], 0))
-        self.assertIn("by what broadcast_object and allgather_object unpickle", self.out)  # the warning about the token
+        self.assertIn(
+            "by what broadcast_object and allgather_object unpickle", self.out
+        )  # the warning about the token
 
     def test_a_replaced_object_is_refused(self):
         (zero, one), n = self.said(*self.forged())
