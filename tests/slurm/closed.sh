@@ -65,12 +65,15 @@ plugstack "${conf[@]}"
 
 # slurmd, too, needs munge: the launch fails before the plugin is loaded
 all_idle() { [ "$(ctl sinfo -h -t idle -o %D 2>/dev/null | awk '{s += $1} END {print s + 0}')" = 2 ]; }
+# The nodes are allocated before: Slurm starts no job on a node that it cannot ask.
 for how in optional required; do
     within 240 all_idle
     echo "$how $so ${conf[*]}" >"$RUN/etc/plugstack.conf"
+    job=$(ctl salloc -N2 -n4 --ntasks-per-node=2 --no-shell 2>&1 | sed -n 's/.*Granted job allocation \([0-9]*\)$/\1/p')
     node_has node2 /dev/null "$RUN/munge/munge.sock"
-    stays_closed "$how: munge is down on one node" 'node2'
+    stays_closed "$how: munge is down on one node" 'node2' -- --jobid="$job"
     node_restore node2 "$RUN/munge/munge.sock"
+    ctl scancel "$job"
 done
 plugstack "${conf[@]}"
 within 240 all_idle

@@ -132,7 +132,7 @@ is 'salloc --hvd forwards to srun' "0/2
 
 # --- the contract beside the ranks ----------------------------------------------------------------
 out=$(srun --hvd -N2 -n2 bash -c 'echo "$(stat -c "%a %U" "$HVD_TOKEN_FILE" "$(dirname "$HVD_TOKEN_FILE")" | tr "\n" " ")$(tr "\n" " " <"$HVD_HOSTFILE")"' 2>&1 | sort -u)
-is 'token file and directory are readable by the user; hostfile of the whole step' '640 root 750 root node1 slots=1 node2 slots=1 ' "$out"
+is 'token file and directory are readable by the user; hostfile of the whole step' '600 root 700 root node1 slots=1 node2 slots=1 ' "$out"
 is 'both nodes have the same token' 1 "$(srun --hvd -N2 -n2 bash -c 'cat "$HVD_TOKEN_FILE"' | sort -u | wc -l)"
 is 'each step has another token' 2 "$({ srun --hvd -n1 bash -c 'cat "$HVD_TOKEN_FILE"'; srun --hvd -n1 bash -c 'cat "$HVD_TOKEN_FILE"'; } | sort -u | wc -l)"
 is 'the token is in no environment value and no argument' '' \

@@ -47,8 +47,8 @@ static int body_late_reader(struct backend *b, uint32_t me, struct party *p, cha
     const struct piece piece = {.in = (const uint8_t *)x, .n = N * sizeof(*x)};
     const struct vec all = {&piece, 1, piece.n};
     const struct cursor start = cursor_at(&all);
-    struct frame_stream *out = &c->net.peers[0].out;
-    frame_write_header(out, (struct frame_subject){1, COLL_ALLREDUCE}, &start, false,
+    struct block_stream *out = &c->net.peers[0].out;
+    block_write_header(out, (struct block_subject){1, COLL_ALLREDUCE}, &start, false,
                        (uint32_t)piece.n);
     if (fd_write_full(fd, lead, sizeof(lead), p->deadline_ns) < 0
         || fd_write_full(fd, out->header, sizeof(out->header), p->deadline_ns) < 0
@@ -59,7 +59,7 @@ static int body_late_reader(struct backend *b, uint32_t me, struct party *p, cha
         sched_yield();
     if (rc == 0
         && (fd_read_full(fd, lead, sizeof(lead), p->deadline_ns) < 0
-            || fd_read_full(fd, lead, FRAME_HEADER_BYTES, p->deadline_ns) < 0
+            || fd_read_full(fd, lead, BLOCK_HEADER_BYTES, p->deadline_ns) < 0
             || fd_read_full(fd, x, N * sizeof(*x), p->deadline_ns) < 0))
         rc = FAIL("read");
     for (uint32_t i = 0; i < N && rc == 0; i++)

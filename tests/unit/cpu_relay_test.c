@@ -9,13 +9,13 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "runtime/backend/cpu/net_frame.h"
+#include "runtime/backend/cpu/net_block.h"
 #include "runtime/base/fd.h"
 #include "runtime/wire/bytes.h"
 #include "tests/unit/cpu_world.h"
 #include "tests/unit/seeded.h"
 
-enum { FRAME = FRAME_HEADER_BYTES, HANDSHAKE_OUT = 76 + 32 + 4, HANDSHAKE_IN = 76 };
+enum { FRAME = BLOCK_HEADER_BYTES, HANDSHAKE_OUT = 76 + 32 + 4, HANDSHAKE_IN = 76 };
 enum { CHUNK = 16384, FLOATS = 40000, BYTES = 9000, BATCHES = 7 };
 
 enum damage {
@@ -24,15 +24,15 @@ enum damage {
     DAMAGE_DROP,
     DAMAGE_REPEAT,
     DAMAGE_INSERT,
-    FORGE_DATA,   /* changes data of a frame and corrects its checksum */
-    FORGE_REPLAY, /* an earlier frame's data and MAC under the next header */
+    FORGE_DATA,   /* changes data of a block and corrects its checksum */
+    FORGE_REPLAY, /* an earlier block's data and MAC under the next header */
 };
 
 struct tap { /* where the relay acts: connection of rank 1 to rank 0 */
     int listen_fd;
     enum damage what;
     uint32_t way; /* 0: what rank 1 sends, 1: what rank 0 sends */
-    uint64_t at;  /* offset of the byte, or number of the frame */
+    uint64_t at;  /* offset of the byte, or number of the block */
     uint32_t n;   /* bytes */
     uint8_t bits;
     atomic_ulong *n_bytes; /* [2] that have passed */
@@ -44,9 +44,9 @@ struct tap { /* where the relay acts: connection of rank 1 to rank 0 */
 struct way {
     int from, to;
     uint64_t n_seen;
-    uint8_t frame[FRAME + CHUNK], before[FRAME + CHUNK]; /* forging: its buffer */
+    uint8_t block[FRAME + CHUNK], before[FRAME + CHUNK]; /* forging: its buffer */
     size_t n_frame, n_before;
-    uint64_t n_frames;
+    uint64_t n_blocks;
 };
 
 static void relay_write(int fd, const uint8_t *p, size_t n)
@@ -85,22 +85,22 @@ static void relay_pass(const struct tap *t, struct way *w, uint8_t *p, size_t n)
     relay_write(w->to, p + i, n - i);
 }
 
-/* A whole frame is in w->frame. */
+/* A whole block is in w->block. */
 static void relay_forge(const struct tap *t, struct way *w)
 {
-    uint32_t n = bytes_load_u32(w->frame);
-    uint8_t *data = w->frame + FRAME;
-    bool has_crc = bytes_load_u32(w->frame + 4) != 0;
-    bool is_here = w->n_frames++ == t->at;
+    uint32_t n = bytes_load_u32(w->block);
+    uint8_t *data = w->block + FRAME;
+    bool has_crc = bytes_load_u32(w->block + 4) != 0;
+    bool is_here = w->n_blocks++ == t->at;
     if (is_here && t->what == FORGE_DATA)
         data[t->n % n] ^= t->bits;
     if (is_here && t->what == FORGE_REPLAY && w->n_before == w->n_frame)
-        memcpy(w->frame + 32, w->before + 32, w->n_frame - 32);
-    memcpy(w->before, w->frame, w->n_frame);
+        memcpy(w->block + 32, w->before + 32, w->n_frame - 32);
+    memcpy(w->before, w->block, w->n_frame);
     w->n_before = w->n_frame;
     if (has_crc)
-        bytes_store_u32(w->frame + 4, crc32c_portable(0, data, n));
-    relay_write(w->to, w->frame, w->n_frame);
+        bytes_store_u32(w->block + 4, crc32c_portable(0, data, n));
+    relay_write(w->to, w->block, w->n_frame);
     w->n_frame = 0;
 }
 
@@ -108,12 +108,12 @@ static void
 relay_pass_frames(const struct tap *t, struct way *w, const uint8_t *p, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        w->frame[w->n_frame++] = p[i];
+        w->block[w->n_frame++] = p[i];
         if (w->n_frame < FRAME)
             continue;
-        size_t data = (bytes_load_u32(w->frame) + 63u) & ~63u;
+        size_t data = (bytes_load_u32(w->block) + 63u) & ~63u;
         if (data > CHUNK)
-            return; /* not a frame: the rank must have failed */
+            return; /* not a block: the rank must have failed */
         if (w->n_frame == FRAME + data)
             relay_forge(t, w);
     }
@@ -363,7 +363,7 @@ static void damage_at_random(enum data_check check, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         t.what = (enum damage)(DAMAGE_FLIP + seeded_below(&r, 4));
         t.way = seeded_below(&r, 2);
-        /* every fourth in the handshake and the first frames */
+        /* every fourth in the handshake and the first blocks */
         t.at = seeded_below(&r, i % 4 == 0 ? 2000 : (uint32_t)n_bytes[t.way]);
         t.n = 1 + seeded_below(&r, i % 2 == 0 ? 1 : 64);
         t.bits = (uint8_t)(1 + seeded_below(&r, 255));
@@ -397,7 +397,7 @@ UNIT_TEST(a_shifted_stream_is_an_error_without_a_check)
     for (uint32_t i = 0; i < n_runs() / 8; i++) {
         t.what = (enum damage)(DAMAGE_DROP + seeded_below(&r, 3));
         t.way = seeded_below(&r, 2);
-        /* not in the last frame, after which no header follows */
+        /* not in the last block, after which no header follows */
         t.at = seeded_below(&r, (uint32_t)n_bytes[t.way] - 4000);
         t.n = 64;
         t.bits = 7;

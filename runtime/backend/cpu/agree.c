@@ -236,16 +236,16 @@ static size_t message_bytes(const struct agree *a)
     return (n + NET_ALIGN - 1) / NET_ALIGN * NET_ALIGN;
 }
 
-/* A message is one frame, its padding included. */
+/* A message is one block, its padding included. */
 static uint32_t message_data_bytes(const struct agree *a)
 {
-    return (uint32_t)(message_bytes(a) - FRAME_HEADER_BYTES);
+    return (uint32_t)(message_bytes(a) - BLOCK_HEADER_BYTES);
 }
 
 static void begin_round(struct cpu *c)
 {
     struct agree *a = &c->agree;
-    struct frame_stream *s = &c->net.peers[to_host(c)].out;
+    struct block_stream *s = &c->net.peers[to_host(c)].out;
     struct piece data = {.in = (const uint8_t *)&a->out.seq,
                          .n = message_data_bytes(a)};
     struct vec v = vec_of(&data, 1);
@@ -255,7 +255,7 @@ static void begin_round(struct cpu *c)
     a->out.seq = a->seq;
     a->out.n = a->n;
     memcpy(a->out.words, a->words, a->n * sizeof(*a->words));
-    frame_write_header(s, (struct frame_subject){a->seq, FRAME_AGREEMENT}, &at, false,
+    block_write_header(s, (struct block_subject){a->seq, BLOCK_AGREEMENT}, &at, false,
                        message_data_bytes(a));
     memcpy(a->out.header, s->header, sizeof(a->out.header));
 }
@@ -264,21 +264,21 @@ static void begin_round(struct cpu *c)
 static int message_receive(struct cpu *c, uint32_t from, size_t m, struct err *err)
 {
     struct agree *a = &c->agree;
-    struct frame_stream *s = &c->net.peers[from].in;
-    bool had_header = a->n_got >= FRAME_HEADER_BYTES;
+    struct block_stream *s = &c->net.peers[from].in;
+    bool had_header = a->n_got >= BLOCK_HEADER_BYTES;
     struct err why = ERR_INIT;
     int rc = 0;
     a->n_got += m;
     a->partial = (struct patience){0};
-    if (!had_header && a->n_got >= FRAME_HEADER_BYTES) {
-        frame_announce(s, (struct frame_subject){a->seq, FRAME_AGREEMENT},
+    if (!had_header && a->n_got >= BLOCK_HEADER_BYTES) {
+        block_announce(s, (struct block_subject){a->seq, BLOCK_AGREEMENT},
                        message_data_bytes(a));
         memcpy(s->header, a->in.header, sizeof(s->header));
-        rc = frame_check_header(s, &why);
+        rc = block_check_header(s, &why);
     }
     if (rc == 0 && a->n_got == message_bytes(a)) {
-        frame_add(s, &a->in.seq, message_data_bytes(a));
-        rc = frame_check_data(s, &why);
+        block_add(s, &a->in.seq, message_data_bytes(a));
+        rc = block_check_data(s, &why);
     }
     return rc < 0 ? net_data_wrong(&c->net, from, &why, err) : 0;
 }

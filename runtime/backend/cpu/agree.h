@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "runtime/backend/backend.h"
-#include "runtime/backend/cpu/net_frame.h"
+#include "runtime/backend/cpu/net_block.h"
 #include "runtime/backend/cpu/wait.h"
 
 struct cpu;
@@ -55,8 +55,8 @@ struct agree_area {
 };
 size_t agree_area_bytes(uint32_t n);
 
-struct agree_message { /* between leaders: a frame */
-    uint8_t header[FRAME_HEADER_BYTES];
+struct agree_message { /* between leaders: a block */
+    uint8_t header[BLOCK_HEADER_BYTES];
     uint32_t seq, n;
     uint64_t words[AGREE_MAX_WORDS + 7]; /* the last ones round the message up */
 };

@@ -236,7 +236,7 @@ int cpu_run(struct cpu *c, const struct batch *batch, struct err *err)
         return err_set(err, -EBUSY, "post while agreement %u is not done",
                        c->agree.seq);
     struct err why = ERR_INIT;
-    c->net.subject = (struct frame_subject){++c->n_batches, (uint8_t)batch->coll};
+    c->net.subject = (struct block_subject){++c->n_batches, (uint8_t)batch->coll};
     int rc = coll_run(c, batch, &why);
     return rc < 0 ? cpu_break(c, rc, &why, err) : 0;
 }

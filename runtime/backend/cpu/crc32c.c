@@ -4,7 +4,7 @@
  *
  * tables[k][b] is the remainder of byte b followed by k zero bytes. It is linear in the
  * bits of b, so a table is written as the remainders of its eight bits. Called by
- * net_frame.c. */
+ * net_block.c. */
 #include "runtime/backend/cpu/crc32c.h"
 
 #include <stdbool.h>

@@ -2,8 +2,8 @@
 /* Transfers over the mesh.
  *
  * Every connection has two flows, one per direction: a position in a vector and the
- * number of bytes to move. They are moved in frames (net_frame.h), one per call: padding,
- * header and data are one iovec, because both ends know all lengths. A frame that was
+ * number of bytes to move. They are moved in blocks (net_block.h), one per call: padding,
+ * header and data are one iovec, because both ends know all lengths. A block that was
  * received is checked before anything reads it: its flow is not empty before. One loop serves all flows until all are empty: it never
  * blocks in send() while the peer blocks in send() to us, so full socket buffers cannot
  * deadlock. An operation that depends on received data (a sum is sent when all its
@@ -78,18 +78,18 @@ int net_data_wrong(const struct net *net,
                    p->host, why->text);
 }
 
-/* The bytes of the next frame if the last one is complete, else 0. */
-static uint32_t flow_begin_frame(struct net_flow *f)
+/* The bytes of the next block if the last one is complete, else 0. */
+static uint32_t flow_begin_block(struct net_flow *f)
 {
-    if (f->in_frame > 0 || f->tail > 0 || f->left == 0)
+    if (f->in_block > 0 || f->tail > 0 || f->left == 0)
         return 0;
-    f->in_frame = f->left < FRAME_MAX_BYTES ? (uint32_t)f->left : FRAME_MAX_BYTES;
-    f->head = FRAME_HEADER_BYTES;
-    f->tail = -f->in_frame % NET_ALIGN;
-    return f->in_frame;
+    f->in_block = f->left < BLOCK_MAX_BYTES ? (uint32_t)f->left : BLOCK_MAX_BYTES;
+    f->head = BLOCK_HEADER_BYTES;
+    f->tail = -f->in_block % NET_ALIGN;
+    return f->in_block;
 }
 
-/* The rest of the frame, or as much as one call may move. header: ends with the bytes to
+/* The rest of the block, or as much as one call may move. header: ends with the bytes to
  * be moved. */
 static size_t flow_describe(const struct net_flow *f,
                             bool is_out,
@@ -97,12 +97,12 @@ static size_t flow_describe(const struct net_flow *f,
                             uint8_t *pad,
                             struct iovec *iov)
 {
-    uint64_t left = f->in_frame;
+    uint64_t left = f->in_block;
     size_t n = 0, n_data;
     if (f->lead > 0)
         iov[n++] = (struct iovec){.iov_base = pad, .iov_len = f->lead};
     if (f->head > 0)
-        iov[n++] = (struct iovec){.iov_base = header + FRAME_HEADER_BYTES - f->head,
+        iov[n++] = (struct iovec){.iov_base = header + BLOCK_HEADER_BYTES - f->head,
                                   .iov_len = f->head};
     n_data = cursor_iov(&f->at, !is_out, iov + n, XFER_IOV, left);
     for (; n_data > 0; n_data--)
@@ -124,7 +124,7 @@ static void flow_advance(struct net_flow *f, uint64_t n)
 {
     (void)take_bytes(&f->lead, &n);
     (void)take_bytes(&f->head, &n);
-    uint32_t data = take_bytes(&f->in_frame, &n);
+    uint32_t data = take_bytes(&f->in_block, &n);
     cursor_skip(&f->at, data);
     f->left -= data;
     f->tail -= (uint32_t)n;
@@ -135,9 +135,9 @@ static int64_t send_some(struct net *net, uint32_t to, struct err *err)
 {
     struct net_peer *p = &net->peers[to];
     struct net_flow *f = &p->send;
-    uint32_t begun = flow_begin_frame(f);
+    uint32_t begun = flow_begin_block(f);
     if (begun > 0)
-        frame_write_header(&p->out, net->subject, &f->at, f->is_out, begun);
+        block_write_header(&p->out, net->subject, &f->at, f->is_out, begun);
     struct iovec iov[XFER_IOV + 3];
     struct msghdr m = {
         .msg_iov = iov,
@@ -149,34 +149,34 @@ static int64_t send_some(struct net *net, uint32_t to, struct err *err)
     return n;
 }
 
-/* n bytes of the frame have arrived. */
+/* n bytes of the block have arrived. */
 static int
-flow_receive(struct net_flow *f, struct frame_stream *in, uint64_t n, struct err *err)
+flow_receive(struct net_flow *f, struct block_stream *in, uint64_t n, struct err *err)
 {
     (void)take_bytes(&f->lead, &n);
     if (take_bytes(&f->head, &n) > 0 && f->head == 0) {
-        int rc = frame_check_header(in, err);
+        int rc = block_check_header(in, err);
         if (rc < 0)
             return rc;
     }
-    uint32_t data = take_bytes(&f->in_frame, &n);
-    frame_add_at(in, &f->at, data);
+    uint32_t data = take_bytes(&f->in_block, &n);
+    block_add_at(in, &f->at, data);
     cursor_skip(&f->at, data);
     f->left -= data;
     f->tail -= (uint32_t)n;
-    if (data == 0 || f->in_frame > 0)
+    if (data == 0 || f->in_block > 0)
         return 0;
     f->done += in->n_bytes;
-    return frame_check_data(in, err);
+    return block_check_data(in, err);
 }
 
 static int64_t recv_some(struct net *net, uint32_t from, struct err *err)
 {
     struct net_peer *p = &net->peers[from];
     struct net_flow *f = &p->recv;
-    uint32_t begun = flow_begin_frame(f);
+    uint32_t begun = flow_begin_block(f);
     if (begun > 0)
-        frame_announce(&p->in, net->subject, begun);
+        block_announce(&p->in, net->subject, begun);
     struct iovec iov[XFER_IOV + 3];
     struct msghdr m = {.msg_iov = iov,
                        .msg_iovlen =

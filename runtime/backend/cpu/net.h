@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "runtime/backend/cpu/net_frame.h"
+#include "runtime/backend/cpu/net_block.h"
 #include "runtime/backend/cpu/peers.h"
 #include "runtime/backend/cpu/shm.h"
 #include "runtime/backend/cpu/vec.h"
@@ -25,8 +25,8 @@
 struct net_flow {      /* one direction of a connection */
     struct cursor at;  /* receiving: to the out side */
     uint64_t left;     /* bytes to move now */
-    uint64_t done;     /* bytes of complete frames: receiving: they were right */
-    uint32_t in_frame; /* of left: those of the current frame; 0: none has begun */
+    uint64_t done;     /* bytes of complete blocks: receiving: they were right */
+    uint32_t in_block; /* of left: those of the current block; 0: none has begun */
     uint32_t head;     /* bytes of its header before them */
     uint32_t lead;     /* bytes without meaning before it, see net_lead() */
     uint32_t tail;     /* and after the data, up to a multiple of NET_ALIGN */
@@ -41,7 +41,7 @@ struct net_peer {
     uint32_t rank;
     char host[PEER_HOST_BYTES];
     struct net_flow send, recv;  /* both empty between operations */
-    struct frame_stream out, in; /* their frames */
+    struct block_stream out, in; /* their blocks */
 };
 struct net_lane; /* net_reduce.c: the state of a reduction per member */
 struct pollfd;
@@ -49,7 +49,7 @@ struct net {
     uint32_t n, me;
     struct net_peer *peers; /* [n] */
     const struct waiter *w;
-    struct frame_subject subject; /* of all frames until the next batch */
+    struct block_subject subject; /* of all blocks until the next batch */
     uint8_t lead_out[NET_LEAD_BYTES], lead_in[NET_LEAD_BYTES];
     void *memory; /* contains scratch, aligned to NET_ALIGN */
     uint8_t *scratch;
@@ -115,7 +115,7 @@ int net_data_wrong(const struct net *net,
                    const struct err *why,
                    struct err *err);
 /* Without waiting: the number of bytes, of n, that the socket accepted or returned; 0
- * when none. The caller makes and checks frames. */
+ * when none. The caller makes and checks blocks. */
 int64_t
 net_send_now(struct net *net, uint32_t to, const void *p, size_t n, struct err *err);
 int64_t

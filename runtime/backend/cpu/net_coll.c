@@ -2,7 +2,7 @@
 /* Collectives over the mesh without a reduction.
  *
  *   broadcast  small: binomial tree; large: a chain in which each member forwards each
- *              frame once it is complete and right
+ *              block once it is complete and right
  *   barrier    dissemination, one byte per step
  *   all other  each member sends to all at once: the same number of bytes as in a ring,
  *              without its steps
@@ -73,7 +73,7 @@ broadcast_tree(struct net *net, const struct vec *v, uint32_t root, struct err *
     return net_run(net, NULL, NULL, err);
 }
 
-struct relay { /* forwards what is received, frame by frame */
+struct relay { /* forwards what is received, block by block */
     const struct net_flow *in;
     struct net_flow *out;
     uint64_t n_passed;

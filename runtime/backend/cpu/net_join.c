@@ -24,8 +24,8 @@ void net_close(struct net *net)
 {
     for (uint32_t i = 0; net->peers != NULL && i < net->n; i++) {
         fd_close(&net->peers[i].fd);
-        frame_stream_wipe(&net->peers[i].out);
-        frame_stream_wipe(&net->peers[i].in);
+        block_stream_wipe(&net->peers[i].out);
+        block_stream_wipe(&net->peers[i].in);
     }
     mem_free(net->peers);
     mem_free(net->memory);
@@ -43,8 +43,8 @@ static void join_take_connection(const struct net_join *j,
 {
     uint32_t mine = j->ranks[j->me];
     p->fd = fd;
-    frame_stream_init(&p->out, j->check, mine, p->rank, keys->send_key);
-    frame_stream_init(&p->in, j->check, p->rank, mine, keys->recv_key);
+    block_stream_init(&p->out, j->check, mine, p->rank, keys->send_key);
+    block_stream_init(&p->in, j->check, p->rank, mine, keys->recv_key);
 }
 
 static int join_dial_member(const struct net_join *j,

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames of a data connection. See net_frame.h for the bytes.
+/* Blocks of a data connection. See net_block.h for the bytes.
  *
- * The header stops every stream that lost, repeated or gained bytes, and every frame of
+ * The header stops every stream that lost, repeated or gained bytes, and every block of
  * another batch, connection or direction. The checksum finds damaged data; anyone who
  * can change the data can also change the checksum. The MAC cannot be made without the
  * job token; the sequence number and the keys, which differ by connection and direction,
- * make every frame valid in one place only.
+ * make every block valid in one place only.
  *
  * Data is checked in pieces as it arrives, and is in the cache then. Padding is not
  * covered: it has no meaning.
  *
  * Called by net.c and agree.c. No input or output here. */
-#include "runtime/backend/cpu/net_frame.h"
+#include "runtime/backend/cpu/net_block.h"
 
 #include <errno.h>
 #include <string.h>
@@ -29,19 +29,19 @@ enum {
     AT_MAC = 32
 };
 
-void frame_stream_init(struct frame_stream *s,
+void block_stream_init(struct block_stream *s,
                        enum data_check check,
                        uint32_t from,
                        uint32_t to,
                        const uint8_t key[SHA256_BYTES])
 {
-    *s = (struct frame_stream){
+    *s = (struct block_stream){
         .check = check, .from = from, .to = to, .crc32c = crc32c_best()};
     if (check == DATA_MAC)
         hmac_init(&s->keyed, key, SHA256_BYTES);
 }
 
-void frame_stream_wipe(struct frame_stream *s)
+void block_stream_wipe(struct block_stream *s)
 {
     memset(s, 0, sizeof(*s));
     __asm__ volatile(""
@@ -51,9 +51,9 @@ void frame_stream_wipe(struct frame_stream *s)
 }
 
 /* All fields but crc and mac. */
-static void frame_fill_header(const struct frame_stream *s, uint64_t seq, uint8_t *ret)
+static void frame_fill_header(const struct block_stream *s, uint64_t seq, uint8_t *ret)
 {
-    memset(ret, 0, FRAME_HEADER_BYTES);
+    memset(ret, 0, BLOCK_HEADER_BYTES);
     bytes_store_u32(ret + AT_BYTES, s->n_bytes);
     bytes_store(ret + AT_SEQUENCE, seq, 8);
     bytes_store_u32(ret + AT_NUMBER, s->subject.number);
@@ -62,7 +62,7 @@ static void frame_fill_header(const struct frame_stream *s, uint64_t seq, uint8_
     bytes_store_u32(ret + AT_TO, s->to);
 }
 
-void frame_announce(struct frame_stream *s, struct frame_subject subject, uint32_t n)
+void block_announce(struct block_stream *s, struct block_subject subject, uint32_t n)
 {
     s->subject = subject;
     s->n_bytes = n;
@@ -71,7 +71,7 @@ void frame_announce(struct frame_stream *s, struct frame_subject subject, uint32
         s->mac = s->keyed;
 }
 
-void frame_add(struct frame_stream *s, const void *p, size_t n)
+void block_add(struct block_stream *s, const void *p, size_t n)
 {
     switch (s->check) {
     case DATA_BARE:
@@ -86,7 +86,7 @@ void frame_add(struct frame_stream *s, const void *p, size_t n)
 }
 
 static void
-frame_add_side(struct frame_stream *s, const struct cursor *c, bool is_out, uint64_t n)
+frame_add_side(struct block_stream *s, const struct cursor *c, bool is_out, uint64_t n)
 {
     struct cursor at = *c;
     const uint8_t *in;
@@ -97,24 +97,24 @@ frame_add_side(struct frame_stream *s, const struct cursor *c, bool is_out, uint
 
         if (m == 0)
             return;
-        frame_add(s, is_out ? out : in, m);
+        block_add(s, is_out ? out : in, m);
         n -= m;
     }
 }
 
-void frame_add_at(struct frame_stream *s, const struct cursor *c, uint64_t n)
+void block_add_at(struct block_stream *s, const struct cursor *c, uint64_t n)
 {
     frame_add_side(s, c, true, n);
 }
 
-void frame_write_header(struct frame_stream *s,
-                        struct frame_subject subject,
+void block_write_header(struct block_stream *s,
+                        struct block_subject subject,
                         const struct cursor *c,
                         bool is_out,
                         uint32_t n)
 {
-    frame_announce(s, subject, n);
-    frame_fill_header(s, s->n_frames++, s->header);
+    block_announce(s, subject, n);
+    frame_fill_header(s, s->n_blocks++, s->header);
     if (s->check == DATA_MAC)
         hmac_add(&s->mac, s->header, AT_MAC);
     frame_add_side(s, c, is_out, n);
@@ -126,20 +126,20 @@ void frame_write_header(struct frame_stream *s,
 
 static const char *subject_name(uint8_t kind)
 {
-    return kind == FRAME_AGREEMENT ? "agreement"
+    return kind == BLOCK_AGREEMENT ? "agreement"
            : kind < COLL_COUNT     ? collective_name((enum collective)kind)
                                    : "an unknown operation";
 }
 
-static int frame_report_header(const struct frame_stream *s, struct err *err)
+static int frame_report_header(const struct block_stream *s, struct err *err)
 {
     const uint8_t *h = s->header;
 
     return err_set(
         err, -EBADMSG,
-        "is damaged or out of step: expected frame %llu, %u bytes of %s %u from "
-        "rank %u to %u, received frame %llu, %u bytes of %s %u from rank %u to %u",
-        (unsigned long long)s->n_frames, s->n_bytes, subject_name(s->subject.kind),
+        "is damaged or out of step: expected block %llu, %u bytes of %s %u from "
+        "rank %u to %u, received block %llu, %u bytes of %s %u from rank %u to %u",
+        (unsigned long long)s->n_blocks, s->n_bytes, subject_name(s->subject.kind),
         s->subject.number, s->from, s->to,
         (unsigned long long)bytes_load(h + AT_SEQUENCE, 8),
         bytes_load_u32(h + AT_BYTES), subject_name(h[AT_KIND]),
@@ -147,11 +147,11 @@ static int frame_report_header(const struct frame_stream *s, struct err *err)
         bytes_load_u32(h + AT_TO));
 }
 
-int frame_check_header(struct frame_stream *s, struct err *err)
+int block_check_header(struct block_stream *s, struct err *err)
 {
-    uint8_t want[FRAME_HEADER_BYTES];
+    uint8_t want[BLOCK_HEADER_BYTES];
 
-    frame_fill_header(s, s->n_frames, want);
+    frame_fill_header(s, s->n_blocks, want);
     if (s->check == DATA_CRC)
         memcpy(want + AT_CRC, s->header + AT_CRC, 4);
     if (s->check == DATA_MAC) {
@@ -161,12 +161,12 @@ int frame_check_header(struct frame_stream *s, struct err *err)
     return memcmp(want, s->header, sizeof(want)) == 0 ? 0 : frame_report_header(s, err);
 }
 
-int frame_check_data(struct frame_stream *s, struct err *err)
+int block_check_data(struct block_stream *s, struct err *err)
 {
     uint8_t mac[SHA256_BYTES];
     const char *what = NULL;
 
-    s->n_frames++;
+    s->n_blocks++;
     if (s->check == DATA_CRC && s->crc != bytes_load_u32(s->header + AT_CRC))
         what = "checksum";
     if (s->check == DATA_MAC) {
