@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 #include "runtime/wire/bytes.h"
 
@@ -25,11 +26,7 @@ static void mac_begin(struct hmac *m, const struct auth_id *id)
     hmac_add(m, id->job_id, strlen(id->job_id));
     hmac_end(m, key);
     hmac_init(m, key, sizeof(key));
-    memset(key, 0, sizeof(key));
-    __asm__ volatile(""
-                     :
-                     : "r"(key)
-                     : "memory"); /* the compiler must not drop the memset */
+    mem_wipe(key, sizeof(key));
 }
 
 int hvd_mac(const char *purpose,

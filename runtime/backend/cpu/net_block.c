@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "runtime/base/mem.h"
 #include "runtime/wire/bytes.h"
 
 enum {
@@ -43,15 +44,11 @@ void block_stream_init(struct block_stream *s,
 
 void block_stream_wipe(struct block_stream *s)
 {
-    memset(s, 0, sizeof(*s));
-    __asm__ volatile(""
-                     :
-                     : "r"(s)
-                     : "memory"); /* the compiler must not drop the memset */
+    mem_wipe(s, sizeof(*s));
 }
 
 /* All fields but crc and mac. */
-static void frame_fill_header(const struct block_stream *s, uint64_t seq, uint8_t *ret)
+static void block_fill_header(const struct block_stream *s, uint64_t seq, uint8_t *ret)
 {
     memset(ret, 0, BLOCK_HEADER_BYTES);
     bytes_store_u32(ret + AT_BYTES, s->n_bytes);
@@ -86,7 +83,7 @@ void block_add(struct block_stream *s, const void *p, size_t n)
 }
 
 static void
-frame_add_side(struct block_stream *s, const struct cursor *c, bool is_out, uint64_t n)
+block_add_side(struct block_stream *s, const struct cursor *c, bool is_out, uint64_t n)
 {
     struct cursor at = *c;
     const uint8_t *in;
@@ -104,7 +101,7 @@ frame_add_side(struct block_stream *s, const struct cursor *c, bool is_out, uint
 
 void block_add_at(struct block_stream *s, const struct cursor *c, uint64_t n)
 {
-    frame_add_side(s, c, true, n);
+    block_add_side(s, c, true, n);
 }
 
 void block_write_header(struct block_stream *s,
@@ -114,10 +111,10 @@ void block_write_header(struct block_stream *s,
                         uint32_t n)
 {
     block_announce(s, subject, n);
-    frame_fill_header(s, s->n_blocks++, s->header);
+    block_fill_header(s, s->n_blocks++, s->header);
     if (s->check == DATA_MAC)
         hmac_add(&s->mac, s->header, AT_MAC);
-    frame_add_side(s, c, is_out, n);
+    block_add_side(s, c, is_out, n);
     if (s->check == DATA_CRC)
         bytes_store_u32(s->header + AT_CRC, s->crc);
     if (s->check == DATA_MAC)
@@ -131,7 +128,7 @@ static const char *subject_name(uint8_t kind)
                                    : "an unknown operation";
 }
 
-static int frame_report_header(const struct block_stream *s, struct err *err)
+static int block_report_header(const struct block_stream *s, struct err *err)
 {
     const uint8_t *h = s->header;
 
@@ -151,14 +148,14 @@ int block_check_header(struct block_stream *s, struct err *err)
 {
     uint8_t want[BLOCK_HEADER_BYTES];
 
-    frame_fill_header(s, s->n_blocks, want);
+    block_fill_header(s, s->n_blocks, want);
     if (s->check == DATA_CRC)
         memcpy(want + AT_CRC, s->header + AT_CRC, 4);
     if (s->check == DATA_MAC) {
         memcpy(want + AT_MAC, s->header + AT_MAC, SHA256_BYTES);
         hmac_add(&s->mac, s->header, AT_MAC);
     }
-    return memcmp(want, s->header, sizeof(want)) == 0 ? 0 : frame_report_header(s, err);
+    return memcmp(want, s->header, sizeof(want)) == 0 ? 0 : block_report_header(s, err);
 }
 
 int block_check_data(struct block_stream *s, struct err *err)
