@@ -70,6 +70,7 @@ struct control_world {
     uint32_t size, fanout, absent; /* absent: a rank that listens and never joins */
     uint32_t deaf;                 /* its down handler fails */
     uint32_t bundle_max;           /* 0: a frame */
+    uint16_t via_port;             /* of a relay before rank 0, for rank 1; 0: none */
     uint64_t timeout_ns, join_ns;
     struct control_member members[RANKS_MAX];
     struct token token;
@@ -234,6 +235,10 @@ static size_t hello_of_parent(uint32_t rank, uint32_t parent, uint8_t *ret)
     uint64_t n_addr;
 
     memcpy(ret, p->hello, p->n_hello);
+    if (rank == 1 && world.via_port && bytes_get(&in, 2, &n_addr)) {
+        bytes_store(ret + 2 + n_addr, world.via_port, 2);
+        in = (struct bytes_reader){.p = p->hello, .left = p->n_hello};
+    }
     if (strcmp(world.members[rank].host, world.members[parent].host) == 0
         || !bytes_get(&in, 2, &n_addr))
         return p->n_hello;
@@ -382,7 +387,7 @@ static const struct seen *seen_of(uint32_t r)
 }
 
 /* Until it is that, not more. */
-static void wait_for(const _Atomic uint32_t *n, uint32_t want)
+static inline void wait_for(const _Atomic uint32_t *n, uint32_t want)
 {
     uint64_t deadline = clock_now_ns() + LIMIT_S * NS_PER_S;
 

@@ -12,29 +12,28 @@
 #include "runtime/backend/cpu/net_block.h"
 #include "runtime/base/fd.h"
 #include "runtime/wire/bytes.h"
+#include "runtime/wire/auth_wire.h"
 #include "tests/unit/cpu_world.h"
-#include "tests/unit/seeded.h"
+#include "tests/unit/damage.h"
 
-enum { FRAME = BLOCK_HEADER_BYTES, HANDSHAKE_OUT = 76 + 32 + 4, HANDSHAKE_IN = 76 };
+enum {
+    HEADER = BLOCK_HEADER_BYTES,
+    HANDSHAKE_OUT = AUTH_HELLO_BYTES + AUTH_PROOF_BYTES,
+    HANDSHAKE_IN = AUTH_REPLY_BYTES
+};
 enum { CHUNK = 16384, FLOATS = 40000, BYTES = 9000, BATCHES = 7 };
 
-enum damage {
-    DAMAGE_NONE,
-    DAMAGE_FLIP,
-    DAMAGE_DROP,
-    DAMAGE_REPEAT,
-    DAMAGE_INSERT,
+enum forge {
+    FORGE_NONE,
     FORGE_DATA,   /* changes data of a block and corrects its checksum */
     FORGE_REPLAY, /* an earlier block's data and MAC under the next header */
 };
 
 struct tap { /* where the relay acts: connection of rank 1 to rank 0 */
     int listen_fd;
-    enum damage what;
-    uint32_t way; /* 0: what rank 1 sends, 1: what rank 0 sends */
-    uint64_t at;  /* offset of the byte, or number of the block */
-    uint32_t n;   /* bytes */
-    uint8_t bits;
+    struct damage d; /* forging: at is the number of the block */
+    enum forge forge;
+    uint32_t way;          /* 0: what rank 1 sends, 1: what rank 0 sends */
     atomic_ulong *n_bytes; /* [2] that have passed */
     bool is_short;         /* ranks run only what has no padding before it */
 };
@@ -44,8 +43,8 @@ struct tap { /* where the relay acts: connection of rank 1 to rank 0 */
 struct way {
     int from, to;
     uint64_t n_seen;
-    uint8_t block[FRAME + CHUNK], before[FRAME + CHUNK]; /* forging: its buffer */
-    size_t n_frame, n_before;
+    uint8_t block[HEADER + CHUNK], before[HEADER + CHUNK]; /* forging: its buffer */
+    size_t n_block, n_before;
     uint64_t n_blocks;
 };
 
@@ -61,60 +60,43 @@ static void relay_write(int fd, const uint8_t *p, size_t n)
 }
 
 /* Passes p[n] on, which begins at offset w->n_seen of its way. */
-static void relay_pass(const struct tap *t, struct way *w, uint8_t *p, size_t n)
+static void relay_pass(const struct tap *t, struct way *w, const uint8_t *p, size_t n)
 {
-    size_t i = (size_t)(t->at - w->n_seen), k;
-    bool is_here = t->at >= w->n_seen && t->at < w->n_seen + n;
+    static uint8_t damaged[65536 + DAMAGE_MAX];
+    relay_write(w->to, damaged, damage_apply(&t->d, w->n_seen, p, n, damaged));
     w->n_seen += n;
-    if (!is_here || t->what == DAMAGE_NONE) {
-        relay_write(w->to, p, n);
-        return;
-    }
-    k = t->n < n - i ? t->n : n - i;
-    uint8_t more[64];
-    memset(more, t->bits, sizeof(more));
-    if (t->what == DAMAGE_FLIP)
-        p[i] ^= t->bits;
-    relay_write(w->to, p, i);
-    if (t->what == DAMAGE_INSERT)
-        relay_write(w->to, more, t->n);
-    if (t->what == DAMAGE_REPEAT)
-        relay_write(w->to, p + i, k);
-    if (t->what == DAMAGE_DROP)
-        i += k;
-    relay_write(w->to, p + i, n - i);
 }
 
 /* A whole block is in w->block. */
 static void relay_forge(const struct tap *t, struct way *w)
 {
     uint32_t n = bytes_load_u32(w->block);
-    uint8_t *data = w->block + FRAME;
+    uint8_t *data = w->block + HEADER;
     bool has_crc = bytes_load_u32(w->block + 4) != 0;
-    bool is_here = w->n_blocks++ == t->at;
-    if (is_here && t->what == FORGE_DATA)
-        data[t->n % n] ^= t->bits;
-    if (is_here && t->what == FORGE_REPLAY && w->n_before == w->n_frame)
-        memcpy(w->block + 32, w->before + 32, w->n_frame - 32);
-    memcpy(w->before, w->block, w->n_frame);
-    w->n_before = w->n_frame;
+    bool is_here = w->n_blocks++ == t->d.at;
+    if (is_here && t->forge == FORGE_DATA)
+        data[t->d.n % n] ^= t->d.bits;
+    if (is_here && t->forge == FORGE_REPLAY && w->n_before == w->n_block)
+        memcpy(w->block + 32, w->before + 32, w->n_block - 32);
+    memcpy(w->before, w->block, w->n_block);
+    w->n_before = w->n_block;
     if (has_crc)
         bytes_store_u32(w->block + 4, crc32c_portable(0, data, n));
-    relay_write(w->to, w->block, w->n_frame);
-    w->n_frame = 0;
+    relay_write(w->to, w->block, w->n_block);
+    w->n_block = 0;
 }
 
 static void
-relay_pass_frames(const struct tap *t, struct way *w, const uint8_t *p, size_t n)
+relay_pass_blocks(const struct tap *t, struct way *w, const uint8_t *p, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        w->block[w->n_frame++] = p[i];
-        if (w->n_frame < FRAME)
+        w->block[w->n_block++] = p[i];
+        if (w->n_block < HEADER)
             continue;
         size_t data = (bytes_load_u32(w->block) + 63u) & ~63u;
         if (data > CHUNK)
             return; /* not a block: the rank must have failed */
-        if (w->n_frame == FRAME + data)
+        if (w->n_block == HEADER + data)
             relay_forge(t, w);
     }
 }
@@ -141,7 +123,7 @@ static void relay_run(const struct tap *t, int fd[2])
             atomic_fetch_add(&t->n_bytes[i], (unsigned long)n);
             uint64_t head = w->n_seen < handshake[i] ? handshake[i] - w->n_seen : 0;
             head = head < (uint64_t)n ? head : (uint64_t)n;
-            if (t->what < FORGE_DATA) {
+            if (t->forge == FORGE_NONE) {
                 if (i == t->way)
                     relay_pass(t, w, p, (size_t)n);
                 else
@@ -151,7 +133,7 @@ static void relay_run(const struct tap *t, int fd[2])
             relay_write(w->to, p, head);
             w->n_seen += head;
             if (i == t->way)
-                relay_pass_frames(t, w, p + head, (size_t)n - head);
+                relay_pass_blocks(t, w, p + head, (size_t)n - head);
             else
                 relay_write(w->to, p + head, (size_t)n - head);
         }
@@ -290,7 +272,7 @@ static struct ends relay_world(struct tap *t, enum data_check check)
 {
     static atomic_ulong *n_bytes;
     /* Lost bytes are waited for; all other damage is found without waiting. */
-    bool is_slow = t->what == DAMAGE_NONE || t->what >= FORGE_DATA;
+    bool is_slow = t->d.kind == DAMAGE_NONE;
     struct world w = {.size = 2,
                       .tcp = true,
                       .body = body_operations,
@@ -336,37 +318,28 @@ static void explain(const struct tap *t, const struct ends *e, const char *what)
 {
     fail_msg(
         "%s: damage %d, way %u, at %llu, %u bytes, bits %02x; rank 0: %s; rank 1: %s",
-        what, (int)t->what, t->way, (unsigned long long)t->at, t->n, t->bits,
+        what, (int)t->d.kind, t->way, (unsigned long long)t->d.at, t->d.n, t->d.bits,
         e->said[0], e->said[1]);
-}
-
-static uint32_t number_of(const char *variable, uint32_t fallback)
-{
-    const char *s = getenv(variable);
-    return s ? (uint32_t)strtoul(s, NULL, 10) : fallback;
 }
 
 static uint32_t n_runs(void)
 {
-    return number_of("RELAY_RUNS", 200 / FEWER);
+    return damage_number("RELAY_RUNS", 200 / FEWER);
 }
 
 static void damage_at_random(enum data_check check, uint32_t n)
 {
-    struct seeded r = {number_of("RELAY_SEED", 1) * 10 + (uint32_t)check};
-    struct tap t = {.what = DAMAGE_NONE};
+    struct seeded r = {damage_number("RELAY_SEED", 1) * 10 + (uint32_t)check};
+    struct tap t = {.way = 0};
     struct ends e = relay_world(&t, check);
     uint64_t n_bytes[2] = {atomic_load(&t.n_bytes[0]), atomic_load(&t.n_bytes[1])};
     uint32_t n_damaged = 0;
     if (!e.is_done)
         explain(&t, &e, "without damage");
     for (uint32_t i = 0; i < n; i++) {
-        t.what = (enum damage)(DAMAGE_FLIP + seeded_below(&r, 4));
         t.way = seeded_below(&r, 2);
         /* every fourth in the handshake and the first blocks */
-        t.at = seeded_below(&r, i % 4 == 0 ? 2000 : (uint32_t)n_bytes[t.way]);
-        t.n = 1 + seeded_below(&r, i % 2 == 0 ? 1 : 64);
-        t.bits = (uint8_t)(1 + seeded_below(&r, 255));
+        t.d = damage_choose(&r, i % 4 == 0 ? 2000 : (uint32_t)n_bytes[t.way]);
         e = relay_world(&t, check);
         if (e.is_wrong)
             explain(&t, &e, "wrong result");
@@ -390,40 +363,41 @@ UNIT_TEST(random_damage_is_an_error_by_mac)
 /* Without a check damage of the data itself passes. Nothing else does. */
 UNIT_TEST(a_shifted_stream_is_an_error_without_a_check)
 {
-    struct seeded r = {number_of("RELAY_SEED", 1)};
-    struct tap t = {.what = DAMAGE_NONE};
+    struct seeded r = {damage_number("RELAY_SEED", 1)};
+    struct tap t = {.way = 0};
     (void)relay_world(&t, DATA_BARE);
     uint64_t n_bytes[2] = {atomic_load(&t.n_bytes[0]), atomic_load(&t.n_bytes[1])};
     for (uint32_t i = 0; i < n_runs() / 8; i++) {
-        t.what = (enum damage)(DAMAGE_DROP + seeded_below(&r, 3));
         t.way = seeded_below(&r, 2);
-        /* not in the last block, after which no header follows */
-        t.at = seeded_below(&r, (uint32_t)n_bytes[t.way] - 4000);
-        t.n = 64;
-        t.bits = 7;
+        t.d = (struct damage){.kind =
+                                  (enum damage_kind)(DAMAGE_DROP + seeded_below(&r, 3)),
+                              /* not in the last block, after which no header follows */
+                              .at = seeded_below(&r, (uint32_t)n_bytes[t.way] - 4000),
+                              .n = 64,
+                              .bits = 7};
         struct ends e = relay_world(&t, DATA_BARE);
         if (e.is_done || (!e.is_wrong && !ends_name_peers(&e)))
             explain(&t, &e, "no error");
     }
 }
 
-UNIT_TEST(forged_frames_pass_a_checksum_but_no_mac)
+UNIT_TEST(forged_blocks_pass_a_checksum_but_no_mac)
 {
-    struct seeded r = {number_of("RELAY_SEED", 1) * 10};
+    struct seeded r = {damage_number("RELAY_SEED", 1) * 10};
     uint32_t n_wrong = 0, n = n_runs() / 4;
     for (uint32_t i = 0; i < n; i++) {
         struct tap t = {.is_short = true,
-                        .what = i % 2 == 0 ? FORGE_DATA : FORGE_REPLAY,
+                        .forge = i % 2 == 0 ? FORGE_DATA : FORGE_REPLAY,
                         .way = seeded_below(&r, 2),
-                        .n = seeded_below(&r, 2000),
-                        .bits = (uint8_t)(1 + seeded_below(&r, 255))};
-        t.at = t.what == FORGE_DATA ? 0 : 1 + seeded_below(&r, 4);
+                        .d = {.n = seeded_below(&r, 2000),
+                              .bits = (uint8_t)(1 + seeded_below(&r, 255))}};
+        t.d.at = t.forge == FORGE_DATA ? 0 : 1 + seeded_below(&r, 4);
         struct ends e = relay_world(&t, DATA_CRC);
         n_wrong += e.is_wrong;
         e = relay_world(&t, DATA_MAC);
         if (e.is_wrong || (!e.is_done && !ends_name_peers(&e)))
             explain(&t, &e, "forged");
-        if (t.what == FORGE_DATA && (e.is_done || !strstr(e.said[t.way], "its MAC")))
+        if (t.forge == FORGE_DATA && (e.is_done || !strstr(e.said[t.way], "its MAC")))
             explain(&t, &e, "forged data passed");
     }
     assert_true(n_wrong > n / 8); /* so the relay does forge */
