@@ -209,7 +209,7 @@ static int run_bytes(struct rank *r, enum collective coll, struct err *err)
 
 static int run_agreement(struct rank *r, struct err *err)
 {
-    uint64_t words[3] = {~0ull, 0x00ff00ff00ffull << r->rank, r->rank}, all[3];
+    uint64_t words[3] = {~0ull, 0x00ff00ff00ffull << r->rank, r->rank}, all[3] = {0};
     int rc = r->b->ops->agree_begin(r->b, words, 3, err);
     if (rc == 0)
         rc = agree_until_done(r->b, all, 1000000, r->env.deadline_ns, err);
