@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -22,6 +23,7 @@
 
 #define TOKEN_DIGITS (2 * SHA256_BYTES)
 #define TEXT_BYTES   (TOKEN_DIGITS + 16) /* with blanks at the end */
+#define OVERFLOW_UID 65534               /* Linux: DEFAULT_OVERFLOWUID */
 
 void token_wipe(struct token *t)
 {
@@ -94,6 +96,23 @@ static int token_read_text(const char *what, int fd, struct token *ret, struct e
     return rc;
 }
 
+/* In a user namespace that does not map root, root's files show as the overflow UID
+ * (rootless containers). */
+static bool user_is_root(uid_t uid)
+{
+    AUTOFREE char *map = NULL;
+    size_t n;
+    unsigned inside, outside, count;
+
+    if (uid == 0)
+        return true;
+    if (uid != OVERFLOW_UID
+        || fd_read_file("/proc/self/uid_map", 4096, &map, &n, NULL) < 0)
+        return false;
+    return sscanf(map, "%u %u %u", &inside, &outside, &count) == 3
+           && !(inside == 0 && outside == 0 && count == UINT32_MAX);
+}
+
 /* On a read-only mount others may read: a Secret volume belongs to root, and suits
  * every UID of its pod, which is the boundary. Root may let another user read its file:
  * the Slurm plugin's has an ACL entry for the user, which shows as a bit of the group. */
@@ -107,7 +126,8 @@ static int token_check_file(const char *path, int fd, struct err *err)
     mode_t bad = S_IRWXG | S_IRWXO;
     if (fs.f_flag & ST_RDONLY)
         bad = S_IWGRP | S_IWOTH;
-    if (st.st_uid == 0 && geteuid() != 0)
+    bool is_roots = st.st_uid != geteuid() && user_is_root(st.st_uid);
+    if (is_roots)
         bad &= ~(mode_t)S_IRGRP;
     bad &= st.st_mode;
     if (!S_ISREG(st.st_mode))
@@ -115,7 +135,7 @@ static int token_check_file(const char *path, int fd, struct err *err)
                        "job token: %s is not a regular file; create a token with: "
                        "hvd-agent token FILE",
                        path);
-    if (st.st_uid != geteuid() && (st.st_uid != 0 || bad))
+    if (st.st_uid != geteuid() && (!is_roots || bad))
         return err_set(err, -EACCES,
                        "job token: the file belongs to user %u, not to user %u, who "
                        "runs this; run: chown %u %s",

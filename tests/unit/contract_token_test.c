@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -255,6 +258,53 @@ UNIT_TEST(no_token_is_enough_for_one_rank_only)
     c.place.size = 2;
     assert_int_equal(token_from_contract(&c, &t, &e), -EINVAL);
     assert_non_null(strstr(e.text, "HVD_TOKEN_FILE"));
+}
+
+enum { NO_NAMESPACE = 99 };
+
+/* As another user, in a user namespace of its own or not: 0, or -errno. */
+static int read_as_user(bool has_namespace)
+{
+    int status;
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct token t;
+        int fd, rc = setgroups(0, NULL) < 0 || setuid(65533) < 0;
+
+        if (rc == 0 && has_namespace) {
+            (void)prctl(PR_SET_DUMPABLE, 1); /* else /proc/self is root's */
+            rc = unshare(CLONE_NEWUSER);
+            fd = open("/proc/self/uid_map", O_WRONLY | O_CLOEXEC);
+            rc = rc < 0 || write(fd, "65533 65533 1\n", 14) != 14;
+        }
+        _exit(rc ? NO_NAMESPACE : -token_read_file(path, &t, NULL));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return -WEXITSTATUS(status);
+}
+
+/* The Slurm plugin's file, in a rootless container: root's UID has no name there. */
+UNIT_TEST(a_file_of_root_is_read_by_a_user_that_root_lets)
+{
+    struct token t = {{7}};
+
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(token_write_file(path, &t, NULL), 0);
+    assert_int_equal(chmod(dir, 0710), 0);
+    for (int has_namespace = 0; has_namespace < 2; has_namespace++) {
+        if (read_as_user(has_namespace) == -NO_NAMESPACE)
+            continue;                           /* not allowed here */
+        assert_int_equal(chmod(path, 0640), 0); /* the group is root's, and ours */
+        assert_int_equal(read_as_user(has_namespace), 0);
+        assert_int_equal(chmod(path, 0644), 0);
+        assert_int_equal(read_as_user(has_namespace), -EACCES);
+        assert_int_equal(chmod(path, 0660), 0);
+        assert_int_equal(read_as_user(has_namespace), -EACCES);
+    }
 }
 
 UNIT_MAIN(set_up, tear_down)
