@@ -156,12 +156,13 @@ int srun_side_serve(struct srun_side *s, struct spank_handle *sp, struct err *er
     struct plugin_step step;
     char job_id[JOB_ID_MAX];
     uint32_t size;
-    int rc = guard_command(sp, err);
+    int rc = slurm_io_step(sp, &step, err);
+    if (rc || !slurm_io_runs_tasks(&step)) /* salloc's shell */
+        return rc;
+    rc = guard_command(sp, err);
     if (rc || s->gate)
         return rc;
-    rc = slurm_io_step(sp, &step, err);
-    if (!rc)
-        rc = step_size(&step, &size, err);
+    rc = step_size(&step, &size, err);
     if (!rc)
         rc = layout_job_id(own_env, NULL, job_id, sizeof(job_id), err);
     if (rc)

@@ -273,7 +273,7 @@ struct pollfd output_files_pollfd(const struct output_files *f)
 uint64_t output_files_due_ns(const struct output_files *f)
 {
     if (f && f->end_ns)
-        return f->end_ns;
+        return f->fd >= 0 && clock_now_ns() < f->end_ns ? f->end_ns : UINT64_MAX;
     return output_files_is_full(f) ? f->moved_ns + LIMIT_NS : UINT64_MAX;
 }
 

@@ -96,7 +96,7 @@ static void writer_write(struct writer *w, const struct writer_record *r)
             at += (uint32_t)n;
             atomic_fetch_add_explicit(&w->files->n_written[r->file], (uint64_t)n,
                                       memory_order_relaxed);
-        } else if (errno != EINTR) {
+        } else if (n == 0 || errno != EINTR) {
             writer_report_failure(w, r->file); /* the next piece is tried again */
             return;
         }
