@@ -271,7 +271,7 @@ static int join_connect_parent(struct control *c,
     rc = rc < 0 ? rc : join_await_welcome(c, &conn, deadline_ns, err);
     rc = rc < 0 ? rc : tree_adopt(c, 0, &conn, is_unix, err);
     frame_release(&conn);
-    if (rc == -EPIPE || rc == -ECONNRESET)
+    if (rc == -EPIPE)
         rc = tree_set_lost(c, control_parent(c), rc,
                            "it closed the connection while this rank joined", err);
     return rc;

@@ -83,7 +83,7 @@ int tree_adopt(struct control *c,
 void tree_drop(struct control *c, struct tree_edge *e)
 {
     (void)epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, e->conn.fd, NULL);
-    frame_release(&e->conn);
+    frame_close(&e->conn); /* its last frame may still be in use */
 }
 
 int tree_send(
@@ -94,7 +94,7 @@ int tree_send(
     if (c->n_edges == 0 || c->edges[index].conn.fd < 0)
         return 0;
     rc = frame_send(&c->edges[index].conn, (uint8_t)type, p, n);
-    if (rc < 0 && rc != -EPIPE && rc != -ECONNRESET) {
+    if (rc < 0 && rc != -EPIPE) {
         tree_lost(c, index, rc);
         return rc;
     }
@@ -145,10 +145,15 @@ static void edge_read(struct control *c, uint32_t index, uint64_t now_ns)
 
 static void edge_write(struct control *c, uint32_t index, uint64_t now_ns)
 {
-    int rc = frame_flush(&c->edges[index].conn);
+    struct frame_conn *conn = &c->edges[index].conn;
+    int rc = frame_flush(conn);
+    uint64_t before;
 
     if (rc < 0) {
-        edge_read(c, index, now_ns); /* its last frames may be unread */
+        do { /* its last frames may be unread */
+            before = conn->n_read;
+            edge_read(c, index, now_ns);
+        } while (conn->fd >= 0 && conn->n_read != before);
         tree_lost(c, index, rc);
     }
     edge_update_events(c, index);

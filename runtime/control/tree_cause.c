@@ -160,7 +160,7 @@ void tree_lost(struct control *c, uint32_t index, int r)
 {
     if (c->edges[index].conn.fd < 0)
         return;
-    if (r == -EPIPE || r == -ECONNRESET)
+    if (r == -EPIPE)
         edge_lost(c, index, "connection closed");
     else if (r == -EBADMSG)
         edge_lost(c, index, "its control frame failed the check");

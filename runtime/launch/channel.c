@@ -5,7 +5,6 @@
 #include "runtime/launch/channel.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "runtime/launch/seal.h"
 
@@ -42,8 +41,12 @@ void channel_release(struct channel *c)
 int channel_send(
     struct channel *c, uint8_t type, const void *p, size_t n, uint64_t now_ns)
 {
+    int rc = frame_send(&c->conn, type, p, n);
+
     c->sent_ns = now_ns;
-    return frame_send(&c->conn, type, p, n);
+    if (rc == -ENOMEM || rc == -ENOBUFS)
+        c->lost = rc; /* a frame is missing */
+    return rc;
 }
 
 short channel_events(const struct channel *c)
@@ -97,12 +100,14 @@ int channel_tick(struct channel *c,
     uint64_t interval = timeout_ns / 6;
     uint64_t ping, silent;
 
+    if (c->lost && c->lost != -EPIPE)
+        return c->lost;
     if (now_ns >= c->received_ns + timeout_ns)
         return -ETIMEDOUT;
     if (now_ns >= c->sent_ns + interval) {
         int rc = channel_send(c, ping_type, NULL, 0, now_ns);
 
-        if (rc < 0)
+        if (rc < 0 && rc != -EPIPE)
             return rc;
     }
     ping = c->sent_ns + interval;

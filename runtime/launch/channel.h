@@ -47,7 +47,8 @@ int channel_next(struct channel *c,
                  struct frame *ret,
                  struct err *err);
 /* Sends ping_type if nothing was sent for timeout/6. -ETIMEDOUT if nothing was received
- * for timeout. *ret_next_ns: time of the next call. */
+ * for timeout; or why a frame could not be queued. That the peer has closed is no error
+ * here: its last frames may be unread. *ret_next_ns: time of the next call. */
 int channel_tick(struct channel *c,
                  uint8_t ping_type,
                  uint64_t timeout_ns,

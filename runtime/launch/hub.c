@@ -106,11 +106,13 @@ static uint64_t hub_tick(struct hub *h, uint64_t now_ns)
         struct conn *c = h->conns[i];
         uint64_t next = UINT64_MAX;
         char why[64];
-        if (!c->is_closing
-            && channel_tick(&c->channel, MESSAGE_PING, h->peer_timeout_ns, now_ns,
-                            &next)
-                   < 0) {
-            (void)snprintf(why, sizeof(why), "silent for %llu s",
+        int rc = c->is_closing ? 0
+                               : channel_tick(&c->channel, MESSAGE_PING,
+                                              h->peer_timeout_ns, now_ns, &next);
+        if (rc < 0) {
+            (void)snprintf(why, sizeof(why),
+                           rc == -ETIMEDOUT ? "silent for %llu s"
+                                            : "it does not read what is sent",
                            (unsigned long long)(h->peer_timeout_ns / NS_PER_S));
             hub_close_conn(h, c, why);
         }

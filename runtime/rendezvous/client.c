@@ -149,12 +149,18 @@ static int open_once(struct rdv_client *c,
     if (rc) {
         fd_close(&fd);
         (void)err_prefix(err, "rendezvous server %s", c->server); /* keeps the code */
-        return rc == -ECONNRESET ? -EPIPE : rc;
+        return rc;
     }
     frame_open(&c->conn, fd, &session, RDV_TO_MEMBER_MAX(c->size));
     c->is_found = true;
     (void)tcp_local_addr(c->conn.fd, c->local_addr, sizeof(c->local_addr)); /* or "" */
     return client_join(c, deadline_ns, err);
+}
+
+static void start_over(struct rdv_client *c)
+{
+    frame_release(&c->conn);
+    c->is_broken = false;
 }
 
 static int open_one(struct rdv_client *c,
@@ -169,7 +175,7 @@ static int open_one(struct rdv_client *c,
 
         if (rc != -EPIPE || clock_left_ms(deadline_ns) == 0)
             return rc;
-        frame_release(&c->conn);
+        start_over(c);
         (void)poll(
             NULL, 0,
             RETRY_PAUSE_MS); /* a signal cuts it short: the next attempt is earlier */
@@ -200,7 +206,7 @@ static int open_any(struct rdv_client *c,
             int rc = open_once(c, one, port, id, until_ns, false, &last);
             if (rc == 0 || (c->is_found && rc != -EPIPE))
                 return rc ? err_set(err, rc, "%s", last.text) : 0;
-            frame_release(&c->conn);
+            start_over(c);
             c->is_found = false;
             p += n + (p[n] == ',');
         }

@@ -42,7 +42,7 @@ static int handshake_take_hello(struct acceptor *a, struct stranger *s, struct e
     uint8_t nonce[AUTH_NONCE_BYTES];
     int rc = handshake_read(h, s, h->hello, sizeof(h->hello));
 
-    if (rc <= 0)
+    if (rc < 0 || (rc == 0 && auth_wire_is_hello(h->hello, h->n)))
         return rc;
     rc = random_bytes(nonce, sizeof(nonce));
     if (rc < 0)

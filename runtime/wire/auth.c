@@ -11,7 +11,9 @@
 #include "runtime/base/sha256.h"
 #include "runtime/wire/auth_wire.h"
 
-#define RETRY_MS 20
+#define RETRY_FIRST_MS 20
+#define RETRY_MAX_MS   500
+#define RETRY_ONCE_MS  100 /* the last pause of a client that is not patient */
 
 static int auth_transport_error(int rc, const char *what, struct err *err)
 {
@@ -86,6 +88,7 @@ int auth_connect(const char *host,
                  struct err *err)
 {
     struct err why = ERR_INIT;
+    uint64_t pause_ms = RETRY_FIRST_MS;
     int rc = tcp_connect(host, port, deadline_ns, is_patient, ret_fd, err);
 
     if (rc < 0)
@@ -95,9 +98,11 @@ int auth_connect(const char *host,
         if (rc == 0)
             return 0;
         fd_close(ret_fd);
-        if ((rc != -EPIPE && rc != -ECONNRESET) || clock_left_ms(deadline_ns) == 0)
+        if (rc != -EPIPE || clock_left_ms(deadline_ns) == 0
+            || (!is_patient && pause_ms > RETRY_ONCE_MS))
             break;
-        (void)poll(NULL, 0, RETRY_MS); /* a signal cuts it short */
+        (void)poll(NULL, 0, (int)pause_ms); /* a signal cuts it short */
+        pause_ms = pause_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : pause_ms * 2;
         if (tcp_connect(host, port, deadline_ns, false, ret_fd, NULL) < 0)
             break;
     }

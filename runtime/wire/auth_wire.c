@@ -62,6 +62,14 @@ void auth_wire_hello(const struct auth_id *id,
     memcpy(ret + HELLO_NONCE, nonce, AUTH_NONCE_BYTES);
 }
 
+bool auth_wire_is_hello(const uint8_t *p, size_t n)
+{
+    size_t k = n < sizeof(magic) ? n : sizeof(magic);
+
+    return (k == 0 || memcmp(p, magic, k) == 0)
+           && (n <= AT_VERSION || p[AT_VERSION] == AUTH_VERSION);
+}
+
 enum auth_role auth_wire_role(const uint8_t hello[AUTH_HELLO_BYTES])
 {
     return (enum auth_role)hello[AT_ROLE];

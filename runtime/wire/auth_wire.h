@@ -21,6 +21,9 @@ void auth_wire_hello(const struct auth_id *id,
                      uint32_t number,
                      const uint8_t nonce[AUTH_NONCE_BYTES],
                      uint8_t ret[AUTH_HELLO_BYTES]);
+/* False if these n bytes are not the begin of a hello of this version: it is answered
+ * without waiting for more. */
+bool auth_wire_is_hello(const uint8_t *p, size_t n);
 /* Role and number in a hello, which auth_wire_check authenticates. */
 enum auth_role auth_wire_role(const uint8_t hello[AUTH_HELLO_BYTES]);
 uint32_t auth_wire_number(const uint8_t hello[AUTH_HELLO_BYTES]);

@@ -177,16 +177,43 @@ static uint64_t stranger_due_ns(const struct stranger *s)
     return s->since_ns + (s->has_sent ? DOOR_TOTAL_NS : DOOR_FIRST_BYTE_NS);
 }
 
-static void door_expire(struct door *d, uint64_t now_ns)
+static void door_step(struct door *d, struct stranger *s, void *arg)
+{
+    struct err err = ERR_INIT;
+    int rc = d->kind.step(arg, s, &err);
+
+    if (rc == 0 && s->fd >= 0 && s->wants_out != s->was_out) {
+        s->was_out = s->wants_out;
+        rc = door_watch(d, EPOLL_CTL_MOD, s->fd, s->wants_out ? EPOLLOUT : EPOLLIN, s);
+    }
+    if (rc < 0 && err.code)
+        door_log_refusal(d, s->address, err.text);
+    if (rc < 0 && s->fd >= 0)
+        stranger_close(s);
+}
+
+/* Its last bytes may complete the handshake. */
+static void
+door_give_up(struct door *d, struct stranger *s, void *arg, const char *cause)
+{
+    struct pollfd p = {.fd = s->fd, .events = POLLIN};
+
+    if (poll(&p, 1, 0) > 0)
+        door_step(d, s, arg);
+    if (s->fd < 0)
+        return;
+    door_log_refusal(d, s->address, cause);
+    stranger_close(s);
+}
+
+static void door_expire(struct door *d, void *arg, uint64_t now_ns)
 {
     for (size_t i = 0; i < d->n; i++) {
         struct stranger *s = d->v[i];
 
-        if (s->fd < 0 || now_ns < stranger_due_ns(s))
-            continue;
-        door_log_refusal(d, s->address,
+        if (s->fd >= 0 && now_ns >= stranger_due_ns(s))
+            door_give_up(d, s, arg,
                          s->has_sent ? "its handshake took too long" : "it is silent");
-        stranger_close(s);
     }
 }
 
@@ -203,7 +230,7 @@ static struct stranger *door_find_victim(const struct door *d)
 }
 
 /* Closes a stranger, or pauses until one may be closed. False: it paused. */
-static bool door_make_room(struct door *d, uint64_t now_ns)
+static bool door_make_room(struct door *d, void *arg, uint64_t now_ns)
 {
     struct stranger *s = door_find_victim(d);
 
@@ -216,8 +243,7 @@ static bool door_make_room(struct door *d, uint64_t now_ns)
         door_set_listening(d, s->since_ns + DOOR_GRACE_NS);
         return false;
     }
-    door_log_refusal(d, s->address, "too many connections without a handshake");
-    stranger_close(s);
+    door_give_up(d, s, arg, "too many connections without a handshake");
     door_sweep(d);
     return true;
 }
@@ -276,7 +302,14 @@ static bool listener_has_arrival(int fd)
     return poll(&p, 1, 0) > 0;
 }
 
-static void door_accept_some(struct door *d, size_t listener, uint64_t now_ns)
+/* No descriptor or memory is left: closing a stranger helps. */
+static bool error_is_scarcity(int rc)
+{
+    return rc == -EMFILE || rc == -ENFILE || rc == -ENOBUFS || rc == -ENOMEM;
+}
+
+static void
+door_accept_some(struct door *d, size_t listener, void *arg, uint64_t now_ns)
 {
     int listen_fd = d->listener[listener].fd;
 
@@ -284,34 +317,19 @@ static void door_accept_some(struct door *d, size_t listener, uint64_t now_ns)
         int fd, rc;
 
         if (!listener_has_arrival(listen_fd)
-            || (d->n == d->max && !door_make_room(d, now_ns)))
+            || (d->n == d->max && !door_make_room(d, arg, now_ns)))
             return;
         rc = tcp_accept(listen_fd, &fd);
-        if (rc == -EAGAIN)
-            return;
-        if (rc < 0 && !door_make_room(d, now_ns)) /* EMFILE and the like */
-            return;
         if (rc == 0)
             door_add(d, fd, d->listener[listener].is_unix, now_ns);
+        else if (error_is_scarcity(rc))
+            (void)door_make_room(d, arg, now_ns); /* or it has paused */
+        else if (rc != -EAGAIN) /* of the connection, or of the listener */
+            door_set_listening(d, now_ns + DOOR_PAUSE_NS);
     }
 }
 
 /* --- serving --- */
-
-static void door_step(struct door *d, struct stranger *s, void *arg)
-{
-    struct err err = ERR_INIT;
-    int rc = d->kind.step(arg, s, &err);
-
-    if (rc == 0 && s->fd >= 0 && s->wants_out != s->was_out) {
-        s->was_out = s->wants_out;
-        rc = door_watch(d, EPOLL_CTL_MOD, s->fd, s->wants_out ? EPOLLOUT : EPOLLIN, s);
-    }
-    if (rc < 0 && err.code)
-        door_log_refusal(d, s->address, err.text);
-    if (rc < 0 && s->fd >= 0)
-        stranger_close(s);
-}
 
 const char *door_last_refusal(const struct door *d)
 {
@@ -347,13 +365,13 @@ void door_serve(struct door *d, void *arg, uint64_t now_ns)
         if (!is_listener)
             door_step(d, s, arg);
     }
-    door_expire(d, now_ns);
+    door_expire(d, arg, now_ns);
     door_sweep(d);
     if (d->resume_ns && d->waits_for_room && d->n < d->max)
         door_set_listening(d, 0);
     for (size_t k = 0; k < d->n_listeners; k++) {
         if (has_arrivals[k])
-            door_accept_some(d, k, now_ns);
+            door_accept_some(d, k, arg, now_ns);
     }
 }
 

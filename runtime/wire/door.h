@@ -5,7 +5,7 @@
  *   - Nothing blocks: each stranger advances when its bytes arrive.
  *   - Their number is limited. When it is reached, or the process has no descriptor
  *     left, the oldest stranger of the address with the most strangers is closed, once it
- *     had DOOR_GRACE_NS. Members do not count.
+ *     had DOOR_GRACE_NS and its last bytes have been read. Members do not count.
  *   - The first byte must arrive within DOOR_FIRST_BYTE_NS, and all within DOOR_TOTAL_NS.
  *   - Without a descriptor and without strangers, listening pauses (no busy loop).
  *   - At most DOOR_LOGS refusals are logged in DOOR_LOG_NS; the rest is counted.

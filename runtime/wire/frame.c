@@ -133,16 +133,28 @@ void frame_open(struct frame_conn *c,
     frame_open_pipes(c, fd, fd, s, max_bytes);
 }
 
-void frame_release(struct frame_conn *c)
+void frame_close(struct frame_conn *c)
 {
     if (c->out_fd != c->fd)
         fd_close(&c->out_fd);
     fd_close(&c->fd);
-    mem_free(c->in);
-    mem_free(c->out);
+    c->out_fd = -1;
+    c->out_at = c->out_n = 0;
     mem_wipe(&c->send, sizeof(c->send));
     mem_wipe(&c->recv, sizeof(c->recv));
+}
+
+void frame_release(struct frame_conn *c)
+{
+    frame_close(c);
+    mem_free(c->in);
+    mem_free(c->out);
     frame_init(c);
+}
+
+static int socket_error(void)
+{
+    return errno == ECONNRESET ? -EPIPE : -errno;
 }
 
 static int buffer_reserve(uint8_t **buf, size_t *cap, size_t need)
@@ -184,7 +196,7 @@ int frame_flush(struct frame_conn *c)
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0)
-            return errno == EAGAIN ? 0 : -errno;
+            return errno == EAGAIN ? 0 : socket_error();
         c->out_at += (size_t)k;
     }
     c->out_at = c->out_n = 0;
@@ -280,7 +292,7 @@ static int frame_fill(struct frame_conn *c, size_t need)
         return -EPIPE;
     if (k < 0) {
         c->reads_left = 0;
-        return errno == EAGAIN ? 0 : -errno;
+        return errno == EAGAIN ? 0 : socket_error();
     }
     c->reads_left--;
     if ((size_t)k < c->in_cap - c->in_n)

@@ -101,10 +101,13 @@ void frame_open_pipes(struct frame_conn *c,
                       int out_fd,
                       const struct auth_session *s,
                       size_t max_bytes);
-void frame_release(struct frame_conn *c); /* closes, and wipes the keys */
+/* Closes, and wipes the keys; what frame_recv has returned stays valid. */
+void frame_close(struct frame_conn *c);
+void frame_release(struct frame_conn *c); /* the same, and frees */
 
-/* Sends, or keeps what the socket does not accept (frame_unsent). 0, -ENOMEM,
- * -ENOBUFS (FRAME_MAX_UNSENT), or the socket's error. */
+/* Sends, or keeps what the socket does not accept (frame_unsent). 0; -ENOMEM or -ENOBUFS
+ * (FRAME_MAX_UNSENT): the frame is dropped, and so must be the connection; -EPIPE: the
+ * peer has closed or reset the connection, here and below; or the socket's error. */
 int frame_send(struct frame_conn *c, uint8_t type, const void *p, size_t n);
 /* 0, or the socket's error; -EAGAIN is no error. */
 int frame_flush(struct frame_conn *c);

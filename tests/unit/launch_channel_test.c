@@ -81,6 +81,20 @@ UNIT_TEST(a_changed_frame_is_an_error_with_a_sentence)
     assert_string_equal(err.text, "a frame is not authentic or larger than 1000 bytes");
 }
 
+/* A frame that does not fit is missing: the peer is lost, not a message. */
+UNIT_TEST(a_dropped_frame_ends_the_channel)
+{
+    CLEANUP(close_pair) struct pair p = open_pair(false);
+    static char block[1 << 20];
+    uint64_t next;
+    int rc = 0;
+    for (int n = 0; rc == 0 && n < 200; n++)
+        rc = channel_send(&p.a, 1, block, sizeof(block), 0);
+    assert_int_equal(rc, -ENOBUFS);
+    assert_int_equal(p.a.lost, -ENOBUFS);
+    assert_int_equal(channel_tick(&p.a, 9, 6 * S, 0, &next), -ENOBUFS);
+}
+
 UNIT_TEST(silence_is_noticed_and_pings_prevent_it)
 {
     CLEANUP(close_pair) struct pair p = open_pair(false);

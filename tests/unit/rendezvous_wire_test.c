@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages of the rendezvous as values, and an authenticated peer that breaks the
  * protocol against a real server. */
+#include <pthread.h>
 #include <sys/socket.h>
 
 #include "tests/unit/unit.h"
+#include "tests/unit/wire_server.h"
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
@@ -179,6 +181,55 @@ UNIT_TEST(a_member_that_breaks_the_protocol_is_dropped)
                      -ETIMEDOUT);
     assert_non_null(strstr(e.text, "for rank 0 (of 2); had connected and was lost: 0"));
     rdv_client_close(c);
+    rdv_server_stop(s);
+}
+
+/* --- a server that stops --- */
+
+struct dialer {
+    uint16_t port;
+    int rc;
+    struct rdv_client *client;
+    struct err err;
+};
+
+static void *dialer_main(void *arg)
+{
+    const struct auth_id id = {&token_a, "j", 0};
+    struct dialer *d = arg;
+
+    d->rc = rdv_client_connect("127.0.0.1", d->port, &id, 0, 1, in_ms(60000),
+                               &d->client, &d->err);
+    return NULL;
+}
+
+/* It has admitted the client and closes with its JOIN unread, which resets the
+ * connection: the client tries again. */
+UNIT_TEST(a_client_whose_server_restarts_tries_again)
+{
+    const struct auth_id id = {&token_a, "j", 0};
+    struct dialer d = {.err = ERR_INIT};
+    struct rdv_server *s = NULL;
+    struct admitted m;
+    uint8_t **blobs;
+    uint32_t *sizes;
+    pthread_t t;
+    int fd = -1;
+
+    assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &d.port, NULL), 0);
+    assert_int_equal(pthread_create(&t, NULL, dialer_main, &d), 0);
+    assert_int_equal(admit_one(fd, ROLE_RENDEZVOUS_SERVER, ROLE_RENDEZVOUS_CLIENT, &id,
+                               in_ms(60000), &m),
+                     0);
+    assert_true(fd_wait(m.fd, POLLIN, in_ms(60000)) > 0);
+    fd_close(&m.fd);
+    assert_int_equal(rdv_server_start(fd, &id, 1, &s, NULL), 0);
+    assert_int_equal(pthread_join(t, NULL), 0);
+    assert_int_equal(d.rc, 0);
+    assert_int_equal(
+        rdv_client_exchange(d.client, "x", 1, in_ms(60000), &blobs, &sizes, &d.err), 0);
+    mem_free(blobs);
+    rdv_client_close(d.client);
     rdv_server_stop(s);
 }
 

@@ -185,6 +185,26 @@ UNIT_TEST(a_client_whose_server_ended_gives_up)
     server_close(&h);
 }
 
+/* The hello of version 2 had 76 bytes. */
+UNIT_TEST(another_version_is_answered_without_waiting_for_more)
+{
+    uint8_t hello[76] = "HVD1\2", reply[AUTH_REPLY_BYTES];
+    struct server h;
+    int fd = -1;
+
+    server_open(&h);
+    assert_int_equal(tcp_connect("127.0.0.1", h.port, in_ms(10000), false, &fd, NULL),
+                     0);
+    assert_int_equal(write(fd, hello, sizeof(hello)), sizeof(hello));
+    while (!door_last_refusal(h.acceptor.door)[0])
+        acceptor_serve(&h.acceptor, &id_a, NULL, admit_first, &h.member);
+    assert_string_equal(door_last_refusal(h.acceptor.door),
+                        "peer speaks version 2 of the protocol, this end version 3");
+    assert_int_equal(fd_read_full(fd, reply, sizeof(reply), in_ms(10000)), 0);
+    fd_close(&fd);
+    server_close(&h);
+}
+
 UNIT_TEST(without_an_id_all_are_refused_with_the_cause)
 {
     struct client c;

@@ -208,6 +208,23 @@ UNIT_TEST(a_stranger_has_its_grace_and_the_backlog_waits)
     scene_close();
 }
 
+/* The server was busy: bytes that have arrived are read before a stranger is closed. */
+UNIT_TEST(a_stranger_whose_last_bytes_have_arrived_is_admitted_not_closed)
+{
+    scene_open(LIMIT);
+    for (int i = 0; i < LIMIT; i++)
+        (void)scene_dial(1);
+    scene_serve();
+    (void)scene_dial(1);
+    for (int i = 0; i < LIMIT; i++)
+        scene_send((size_t)i, 'x');
+    scene.now_ns += DOOR_TOTAL_NS;
+    scene_serve();
+    assert_int_equal(scene.n_admitted, LIMIT);
+    assert_int_equal(count_closed(0, scene.n), 0);
+    scene_close();
+}
+
 UNIT_TEST(five_hundred_strangers_keep_no_member_out)
 {
     scene_open(LIMIT);
