@@ -24,18 +24,21 @@ static struct {
     int n;
 } * messages;
 static uid_t seal_user;
+static char *command; /* argv[0] at first; Slurm's, so the plugin does not free it */
 
 void fake_reset(int context)
 {
     for (char **e = fake.env; *e; e++)
         free(*e);
-    mem_free(fake.argv[0]);
+    if (fake.argv[0] != command)
+        mem_free(fake.argv[0]);
+    mem_free(command);
     memset(&fake, 0, sizeof(fake));
     memset(&slurm_conf, 0, sizeof(slurm_conf));
     fake.context = context;
     fake.has_items = true;
     option = NULL;
-    fake.argv[0] = mem_strdup("python");
+    command = fake.argv[0] = mem_strdup("python");
     if (!messages)
         messages = mmap(NULL, sizeof(*messages), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
