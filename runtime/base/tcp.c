@@ -140,11 +140,6 @@ static int connect_one(const struct addrinfo *ai, uint64_t deadline_ns)
     return keep;
 }
 
-static uint64_t deadline_sooner(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* One pass over all addresses of host. */
 static int connect_all(
     const char *host, uint16_t port, uint64_t deadline_ns, int *ret_fd, struct err *err)
@@ -159,7 +154,7 @@ static int connect_all(
         uint64_t limit = deadline_ns;
 
         if (ai->ai_next)
-            limit = deadline_sooner(limit, clock_now_ns() + ONE_ADDRESS_MS * NS_PER_MS);
+            limit = earlier_ns(limit, clock_now_ns() + ONE_ADDRESS_MS * NS_PER_MS);
         rc = connect_one(ai, limit);
         if (rc >= 0) {
             *ret_fd = rc;
@@ -197,8 +192,7 @@ int tcp_connect(const char *host,
             return err_set(err, -ETIMEDOUT, "%s (tried for %.1f s)", why.text,
                            (double)(clock_now_ns() - started) / 1e9);
         }
-        uint64_t wake =
-            deadline_sooner(deadline_ns, clock_now_ns() + pause_ms * NS_PER_MS);
+        uint64_t wake = earlier_ns(deadline_ns, clock_now_ns() + pause_ms * NS_PER_MS);
         (void)poll(NULL, 0,
                    clock_left_ms(wake)); /* cut short by a signal: try earlier */
         pause_ms = pause_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : pause_ms * 2;

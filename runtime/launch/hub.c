@@ -257,11 +257,6 @@ static void hub_sweep(struct hub *h)
     h->n = kept;
 }
 
-static uint64_t u64_min(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* True when every agent has received the end of the job: connected ones have closed,
  * and agents that were absent when a worker failed before the start had time to
  * connect. */
@@ -275,14 +270,14 @@ static bool hub_all_informed(const struct hub *h, uint64_t now_ns)
 
 static uint64_t hub_next_deadline(struct hub *h, bool has_ended, uint64_t now_ns)
 {
-    uint64_t due = u64_min(hub_tick(h, now_ns), meet_deadline_ns(&h->meet));
-    due = u64_min(due, door_next_ns(h->acceptor.door));
+    uint64_t due = earlier_ns(hub_tick(h, now_ns), meet_deadline_ns(&h->meet));
+    due = earlier_ns(due, door_next_ns(h->acceptor.door));
     if (h->meet.state == MEET_WAITING)
-        due = u64_min(due, h->progress_ns);
+        due = earlier_ns(due, h->progress_ns);
     if (has_ended)
-        due = u64_min(due, h->linger_ns);
+        due = earlier_ns(due, h->linger_ns);
     if (has_ended && now_ns < h->absent_ns)
-        due = u64_min(due, h->absent_ns);
+        due = earlier_ns(due, h->absent_ns);
     return due;
 }
 

@@ -185,11 +185,9 @@ static void serve_take_signals(struct serve_state *s)
 static void serve_poll_once(struct serve_state *s)
 {
     struct door *door = s->acceptor.door;
-    uint64_t due = s->is_ending ? s->end_ns : UINT64_MAX;
+    uint64_t due = s->is_ending ? s->end_ns : door_next_ns(door);
     struct pollfd p[] = {{.fd = s->signals.fd, .events = POLLIN},
                          {.fd = s->is_ending ? -1 : door_fd(door), .events = POLLIN}};
-    if (!s->is_ending)
-        due = door_next_ns(door);
     if (poll(p, ARRAY_LEN(p), clock_left_ms(due)) < 0)
         return;
     if (!s->is_ending)

@@ -196,9 +196,7 @@ static void door_step(struct door *d, struct stranger *s, void *arg)
 static void
 door_give_up(struct door *d, struct stranger *s, void *arg, const char *cause)
 {
-    struct pollfd p = {.fd = s->fd, .events = POLLIN};
-
-    if (poll(&p, 1, 0) > 0)
+    if (fd_wait(s->fd, POLLIN, 0) > 0)
         door_step(d, s, arg);
     if (s->fd < 0)
         return;
@@ -294,14 +292,6 @@ static void door_add(struct door *d, int fd, bool is_unix, uint64_t now_ns)
     fd_close(&fd);
 }
 
-/* accept itself does not say: without a descriptor it fails even if nobody waits. */
-static bool listener_has_arrival(int fd)
-{
-    struct pollfd p = {.fd = fd, .events = POLLIN};
-
-    return poll(&p, 1, 0) > 0;
-}
-
 /* No descriptor or memory is left: closing a stranger helps. */
 static bool error_is_scarcity(int rc)
 {
@@ -316,7 +306,9 @@ door_accept_some(struct door *d, size_t listener, void *arg, uint64_t now_ns)
     for (int i = 0; i < ACCEPTS_A_TURN && d->resume_ns == 0; i++) {
         int fd, rc;
 
-        if (!listener_has_arrival(listen_fd)
+        /* accept itself does not say: without a descriptor it fails even if nobody
+         * waits */
+        if (fd_wait(listen_fd, POLLIN, 0) < 0
             || (d->n == d->max && !door_make_room(d, arg, now_ns)))
             return;
         rc = tcp_accept(listen_fd, &fd);

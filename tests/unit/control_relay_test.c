@@ -8,33 +8,22 @@
 #include "tests/unit/control_world.h"
 #include "tests/unit/damage.h"
 
-#include "runtime/wire/bytes.h"
-
 enum { MESSAGES = 5, BYTES = 200, STREAM = 1600 /* about the bytes of each way */ };
 
 static void relay_write(int fd, const uint8_t *p, size_t n)
 {
-    while (n > 0) {
-        ssize_t m = send(fd, p, n, MSG_NOSIGNAL);
-
-        if (m <= 0)
-            _exit(0);
-        p += m;
-        n -= (size_t)m;
-    }
+    if (fd_write_full(fd, p, n, UINT64_MAX) < 0)
+        _exit(0);
 }
 
 static int relay_reach_rank_0(void)
 {
-    struct bytes_reader in = {.p = board->seen[0].hello,
-                              .left = board->seen[0].n_hello};
-    char addr[64];
-    uint64_t port = 0;
+    const struct seen *s = &board->seen[0];
+    struct control_address a;
     int fd = -1;
 
-    if (!bytes_get_name(&in, addr, sizeof(addr)) || !bytes_get(&in, 2, &port)
-        || tcp_connect(addr, (uint16_t)port, clock_now_ns() + 20 * NS_PER_S, true, &fd,
-                       NULL)
+    if (address_read(s->hello, s->n_hello, 0, &a, NULL) < 0
+        || tcp_connect(a.addr, a.port, clock_now_ns() + 20 * NS_PER_S, true, &fd, NULL)
                < 0
         || fd_nonblock(fd, false) < 0)
         _exit(1);

@@ -16,6 +16,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
+#include "runtime/control/address.h"
 #include "runtime/control/tree.h"
 #include "tests/unit/unit.h"
 
@@ -231,19 +232,19 @@ static void wait_at(const _Atomic uint32_t *at, uint32_t least)
 static size_t hello_of_parent(uint32_t rank, uint32_t parent, uint8_t *ret)
 {
     const struct seen *p = &board->seen[parent];
-    struct bytes_reader in = {.p = p->hello, .left = p->n_hello};
-    uint64_t n_addr;
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    struct control_address a;
 
-    memcpy(ret, p->hello, p->n_hello);
-    if (rank == 1 && world.via_port && bytes_get(&in, 2, &n_addr)) {
-        bytes_store(ret + 2 + n_addr, world.via_port, 2);
-        in = (struct bytes_reader){.p = p->hello, .left = p->n_hello};
-    }
-    if (strcmp(world.members[rank].host, world.members[parent].host) == 0
-        || !bytes_get(&in, 2, &n_addr))
-        return p->n_hello;
-    memset(ret + 2 + n_addr + 2, 0, 2); /* a name without a letter */
-    return 2 + n_addr + 2 + 2;
+    strbuf_init(&out, HELLO_MAX);
+    if (address_read(p->hello, p->n_hello, parent, &a, NULL) < 0)
+        _exit(71);
+    if (rank == 1 && world.via_port)
+        a.port = world.via_port;
+    if (strcmp(world.members[rank].host, world.members[parent].host) != 0)
+        a.unix_name[0] = '\0';
+    address_write(&a, &out);
+    memcpy(ret, strbuf_str(&out), out.n);
+    return out.n;
 }
 
 static void rank_main(uint32_t rank)

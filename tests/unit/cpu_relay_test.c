@@ -48,22 +48,12 @@ struct way {
     uint64_t n_blocks;
 };
 
-static void relay_write(int fd, const uint8_t *p, size_t n)
-{
-    while (n > 0) {
-        ssize_t m = send(fd, p, n, MSG_NOSIGNAL);
-        if (m <= 0)
-            return;
-        p += m;
-        n -= (size_t)m;
-    }
-}
-
 /* Passes p[n] on, which begins at offset w->n_seen of its way. */
 static void relay_pass(const struct tap *t, struct way *w, const uint8_t *p, size_t n)
 {
     static uint8_t damaged[65536 + DAMAGE_MAX];
-    relay_write(w->to, damaged, damage_apply(&t->d, w->n_seen, p, n, damaged));
+    (void)fd_write_full(w->to, damaged, damage_apply(&t->d, w->n_seen, p, n, damaged),
+                        UINT64_MAX);
     w->n_seen += n;
 }
 
@@ -82,7 +72,7 @@ static void relay_forge(const struct tap *t, struct way *w)
     w->n_before = w->n_block;
     if (has_crc)
         bytes_store_u32(w->block + 4, crc32c_portable(0, data, n));
-    relay_write(w->to, w->block, w->n_block);
+    (void)fd_write_full(w->to, w->block, w->n_block, UINT64_MAX);
     w->n_block = 0;
 }
 
@@ -127,15 +117,15 @@ static void relay_run(const struct tap *t, int fd[2])
                 if (i == t->way)
                     relay_pass(t, w, p, (size_t)n);
                 else
-                    relay_write(w->to, p, (size_t)n);
+                    (void)fd_write_full(w->to, p, (size_t)n, UINT64_MAX);
                 continue;
             }
-            relay_write(w->to, p, head);
+            (void)fd_write_full(w->to, p, head, UINT64_MAX);
             w->n_seen += head;
             if (i == t->way)
                 relay_pass_blocks(t, w, p + head, (size_t)n - head);
             else
-                relay_write(w->to, p + head, (size_t)n - head);
+                (void)fd_write_full(w->to, p + head, (size_t)n - head, UINT64_MAX);
         }
     }
 }
@@ -314,7 +304,7 @@ static bool ends_name_peers(const struct ends *e)
     return true;
 }
 
-static void explain(const struct tap *t, const struct ends *e, const char *what)
+static void fail_ends(const struct tap *t, const struct ends *e, const char *what)
 {
     fail_msg(
         "%s: damage %d, way %u, at %llu, %u bytes, bits %02x; rank 0: %s; rank 1: %s",
@@ -335,16 +325,16 @@ static void damage_at_random(enum data_check check, uint32_t n)
     uint64_t n_bytes[2] = {atomic_load(&t.n_bytes[0]), atomic_load(&t.n_bytes[1])};
     uint32_t n_damaged = 0;
     if (!e.is_done)
-        explain(&t, &e, "without damage");
+        fail_ends(&t, &e, "without damage");
     for (uint32_t i = 0; i < n; i++) {
         t.way = seeded_below(&r, 2);
         /* every fourth in the handshake and the first blocks */
         t.d = damage_choose(&r, i % 4 == 0 ? 2000 : (uint32_t)n_bytes[t.way]);
         e = relay_world(&t, check);
         if (e.is_wrong)
-            explain(&t, &e, "wrong result");
+            fail_ends(&t, &e, "wrong result");
         if (!e.is_done && !ends_name_peers(&e))
-            explain(&t, &e, "an error does not name the peer");
+            fail_ends(&t, &e, "an error does not name the peer");
         n_damaged += !e.is_done;
     }
     assert_true(n_damaged > n / 2); /* the rest was in padding */
@@ -377,7 +367,7 @@ UNIT_TEST(a_shifted_stream_is_an_error_without_a_check)
                               .bits = 7};
         struct ends e = relay_world(&t, DATA_BARE);
         if (e.is_done || (!e.is_wrong && !ends_name_peers(&e)))
-            explain(&t, &e, "no error");
+            fail_ends(&t, &e, "no error");
     }
 }
 
@@ -396,9 +386,9 @@ UNIT_TEST(forged_blocks_pass_a_checksum_but_no_mac)
         n_wrong += e.is_wrong;
         e = relay_world(&t, DATA_MAC);
         if (e.is_wrong || (!e.is_done && !ends_name_peers(&e)))
-            explain(&t, &e, "forged");
+            fail_ends(&t, &e, "forged");
         if (t.forge == FORGE_DATA && (e.is_done || !strstr(e.said[t.way], "its MAC")))
-            explain(&t, &e, "forged data passed");
+            fail_ends(&t, &e, "forged data passed");
     }
     assert_true(n_wrong > n / 8); /* so the relay does forge */
 }

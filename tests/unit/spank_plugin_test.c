@@ -53,7 +53,7 @@ static int plugin_init(int context)
 
 /* Calls back in a child: the exit code with which the plugin ends the process, 0 if it
  * does not. */
-static int ending(int (*fn)(spank_t, int, char **), char **argv)
+static int child_run_callback(int (*fn)(spank_t, int, char **), char **argv)
 {
     int status = 0;
     pid_t pid = fork();
@@ -161,7 +161,7 @@ UNIT_TEST(srun_keeps_to_srun_port_range)
     assert_int_equal(plugin_init(S_CTX_LOCAL), 0);
     slurm_conf.srun_port_range = range;
     assert_int_equal(fake_option(NULL, 0), 0);
-    assert_int_not_equal(ending(slurm_spank_init_post_opt, args), 0);
+    assert_int_not_equal(child_run_callback(slurm_spank_init_post_opt, args), 0);
     assert_non_null(strstr(fake_messages(), "SrunPortRange"));
     fd_close(&fd);
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
@@ -209,7 +209,7 @@ UNIT_TEST(a_mistake_in_plugstack_conf_is_reported_with_the_option)
     assert_int_equal(slurm_spank_init_post_opt(&fake, 1, argv), 0);
     assert_int_equal(fake_message_count(), 0);
     assert_int_equal(fake_option(NULL, 0), 0);
-    assert_int_not_equal(ending(slurm_spank_init_post_opt, argv), 0);
+    assert_int_not_equal(child_run_callback(slurm_spank_init_post_opt, argv), 0);
     assert_non_null(strstr(fake_messages(), "rundir=/x"));
 }
 
@@ -308,7 +308,7 @@ static void expect_closed(const char *sentence)
 {
     gate_start();
     start_node(sealed_ticket());
-    assert_int_equal(ending(slurm_spank_task_init, args), 1);
+    assert_int_equal(child_run_callback(slurm_spank_task_init, args), 1);
     gate_stop();
     assert_false(srun_gate.is_open);
     assert_non_null(strstr(srun_gate.said, sentence));
@@ -370,7 +370,7 @@ UNIT_TEST(a_node_without_the_token_reports_itself)
         /* Slurm suppresses messages of earlier callbacks */
         assert_int_equal(fake_message_count(), 0);
         fake_env("SLURMD_NODENAME", "node2");
-        assert_int_equal(ending(slurm_spank_task_init, args), 1);
+        assert_int_equal(child_run_callback(slurm_spank_task_init, args), 1);
         assert_non_null(strstr(fake_messages(), "hvd: node2: "));
         assert_non_null(strstr(fake_messages(), want[i]));
         assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
@@ -464,7 +464,7 @@ UNIT_TEST(a_command_of_another_version_is_refused)
     gate_start();
     start_node(sealed_ticket());
     fake.argv[0] = mem_strdup(GUARD_MARK "(hvd-step/99) ...: python");
-    assert_int_equal(ending(slurm_spank_task_init, args), 1);
+    assert_int_equal(child_run_callback(slurm_spank_task_init, args), 1);
     gate_stop();
     assert_non_null(strstr(srun_gate.said, "another version of spank_hvd.so"));
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
@@ -480,7 +480,7 @@ UNIT_TEST(an_option_that_a_node_does_not_know_keeps_the_gate_closed)
     assert_int_equal(fake_option("later=1", 1), -1);
     assert_int_equal(slurm_spank_init_post_opt(&fake, 1, args), 0);
     assert_int_equal(slurm_spank_user_init(&fake, 1, args), 0);
-    assert_int_equal(ending(slurm_spank_task_init, args), 1);
+    assert_int_equal(child_run_callback(slurm_spank_task_init, args), 1);
     gate_stop();
     assert_non_null(strstr(srun_gate.said, "\"later\" is not a key"));
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);

@@ -77,11 +77,11 @@ static void server_serve(struct server *h, const struct auth_id *id, struct clie
     }
 }
 
-static void meet(const struct auth_id *theirs,
-                 const struct auth_id *ours,
-                 enum auth_role role,
-                 struct client *c,
-                 struct server *h)
+static void client_meet_server(const struct auth_id *theirs,
+                               const struct auth_id *ours,
+                               enum auth_role role,
+                               struct client *c,
+                               struct server *h)
 {
     pthread_t t;
 
@@ -98,7 +98,7 @@ UNIT_TEST(a_client_with_the_token_is_admitted)
     struct client c;
     struct server h;
 
-    meet(&id_a, &id_a, ROLE_CONTROL, &c, &h);
+    client_meet_server(&id_a, &id_a, ROLE_CONTROL, &c, &h);
     assert_int_equal(c.rc, 0);
     assert_int_equal(h.member.role, ROLE_CONTROL);
     assert_int_equal(h.member.number, 42);
@@ -106,7 +106,7 @@ UNIT_TEST(a_client_with_the_token_is_admitted)
     assert_memory_equal(c.session.send_key, h.member.session.recv_key, 32);
     assert_memory_equal(c.session.recv_key, h.member.session.send_key, 32);
     server_close(&h);
-    meet(&id_a, &id_a, ROLE_SHELL, &c, &h);
+    client_meet_server(&id_a, &id_a, ROLE_SHELL, &c, &h);
     assert_int_equal(h.member.role, ROLE_SHELL);
     server_close(&h);
 }
@@ -131,7 +131,7 @@ UNIT_TEST(others_are_refused_with_the_difference)
         struct client c;
         struct server h;
 
-        meet(rows[i].id, &id_a, rows[i].role, &c, &h);
+        client_meet_server(rows[i].id, &id_a, rows[i].role, &c, &h);
         assert_int_equal(c.rc, rows[i].rc);
         assert_non_null(strstr(c.err.text, rows[i].says));
         while (!door_last_refusal(h.acceptor.door)[0]) /* after the proof of zeros */

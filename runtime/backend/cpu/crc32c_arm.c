@@ -20,7 +20,7 @@ static inline uint32_t step_u8(uint32_t crc, uint8_t byte)
     return __crc32cb(crc, byte);
 }
 
-static inline uint64_t multiply(uint32_t a, uint32_t b)
+static inline uint64_t crc_multiply(uint32_t a, uint32_t b)
 {
     return (uint64_t)vmull_p64((poly64_t)a, (poly64_t)b);
 }

@@ -3,7 +3,7 @@
  * define
  *
  *   step_u8(crc, byte), step_u64(crc, word)   the instruction
- *   multiply(a, b)                            carry-less product of 32 x 32 bits
+ *   crc_multiply(a, b)                            carry-less product of 32 x 32 bits
  *
  * The instruction takes three cycles, and one can begin in each: three runs of bytes
  * ("lanes") are computed at once. A lane's remainder is moved over the n bytes that
@@ -13,7 +13,7 @@
 
 static uint32_t lane_move(uint32_t crc, uint32_t power)
 {
-    return (uint32_t)step_u64(0, multiply(crc, power));
+    return (uint32_t)step_u64(0, crc_multiply(crc, power));
 }
 
 static uint64_t lane_word(const uint8_t *p)

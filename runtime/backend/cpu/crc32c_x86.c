@@ -17,7 +17,7 @@ static inline uint32_t step_u8(uint32_t crc, uint8_t byte)
     return _mm_crc32_u8(crc, byte);
 }
 
-static inline uint64_t multiply(uint32_t a, uint32_t b)
+static inline uint64_t crc_multiply(uint32_t a, uint32_t b)
 {
     return (uint64_t)_mm_cvtsi128_si64(
         _mm_clmulepi64_si128(_mm_cvtsi32_si128((int)a), _mm_cvtsi32_si128((int)b), 0));
