@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "runtime/api/op.h"
+#include "runtime/engine/op.h"
 
 #define HANDLES_MAX (1u << 20) /* unreleased at one time */
 

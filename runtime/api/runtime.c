@@ -81,7 +81,8 @@ void hvd_on_late(hvd_late_fn fn, void *arg)
     (void)pthread_mutex_unlock(&runtime.lock);
 }
 
-void runtime_report_late(const char *tensor)
+/* Calls the function registered by hvd_on_late. */
+static void runtime_report_late(const char *tensor)
 {
     hvd_late_fn fn;
     void *arg;
@@ -261,6 +262,8 @@ static int runtime_init_locked(uint64_t start_timeout_ns,
                                const struct static_sets *sets,
                                struct err *err)
 {
+    const struct world_config config = {start_timeout_ns, ranks, runtime.nccl_hint,
+                                        runtime_report_late};
     struct world *w;
     int rc;
 
@@ -274,7 +277,7 @@ static int runtime_init_locked(uint64_t start_timeout_ns,
             || on_exit(exit_delay_if_broken, NULL) != 0))
         return err_set(err, HVD_NO_MEMORY, "out of memory");
     runtime.has_handlers = true;
-    rc = world_form(start_timeout_ns, ranks, &runtime.kept, &w, err);
+    rc = world_form(&config, &runtime.kept, &w, err);
     if (rc < 0) {
         err->code = status_of_errno(rc);
         return err->code;

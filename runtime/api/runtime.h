@@ -5,7 +5,7 @@
 #define RUNTIME_API_RUNTIME_H
 
 #include "runtime/api/handle.h"
-#include "runtime/api/world.h"
+#include "runtime/world/world.h"
 
 /* All return 0 or a negative enum hvd_status with its error text; any thread. */
 int runtime_init(uint64_t start_timeout_ns,
@@ -24,7 +24,5 @@ struct handles *runtime_handles(void);
  * forms. */
 const char *runtime_nccl_hint(void);
 void runtime_set_nccl_hint(const char *path);
-/* Calls the function registered by hvd_on_late. In the seat, no lock held. */
-void runtime_report_late(const char *tensor);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One window at a time. The first tensor opens it and later ones share it, so no tensor
- * waits longer than the window. Called by api/step.c. */
+ * waits longer than the window. Called by engine/step.c. */
 #include "runtime/core/gather.h"
 
 #include "runtime/core/fusion.h"

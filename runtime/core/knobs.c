@@ -2,7 +2,7 @@
 /* Reads the variables of the table. A malformed value is an error, whether the variable
  * has an effect or not, and a name that is almost one of ours is reported: a typing
  * error that silently selects a default is hard to find. (Horovod accepts both: "true"
- * is 0, and HOROVOD_CYCLE_TIME="(None,)" a cycle of 0 ms.) Called by api/settings.c. */
+ * is 0, and HOROVOD_CYCLE_TIME="(None,)" a cycle of 0 ms.) Called by world/settings.c. */
 #include "runtime/core/knobs.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  * fraction is not zero too. The test works on integers, so rounding modes, traps and
  * -ffast-math do not matter. It runs on blocks of a fixed size without branches, which
  * compilers vectorise; only a block with a hit is searched element by element. Called
- * by api/observe.c before a batch is posted, with HVD_NANCHECK. */
+ * by observe/observe.c before a batch is posted, with HVD_NANCHECK. */
 #include "runtime/core/nonfinite.h"
 
 #include <string.h>

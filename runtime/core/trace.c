@@ -20,7 +20,7 @@
  *
  * The name of a GPU tensor is free when its batch is posted, so its next step may begin
  * before the GPU has finished this one. That cuts the span; the END of the cut span,
- * which arrives later, is left out. Called by api/timeline_file.c's writer thread. */
+ * which arrives later, is left out. Called by observe/timeline_file.c's writer thread. */
 #include "runtime/core/trace.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
  *   up     u8 is_last, u64 sent_ns, u64 least_down_ns, u64 n_dropped, event*
  *   event  u8 kind, u8 coll, u8 activity, u8 dtype, u32 rank, u64 ns, u64 bytes, text
  *
- * Readers check everything. Called by api/timeline.c. */
+ * Readers check everything. Called by observe/timeline.c. */
 #include "runtime/core/trace.h"
 
 #include <errno.h>

@@ -20,7 +20,7 @@
  * Bayesian optimisation, as in Horovod, was rejected: with two strong settings and 20
  * samples it needs as many samples as this sweep, and its choices cannot be explained.
  *
- * Called by api/autotune.c on rank 0. */
+ * Called by observe/autotune.c on rank 0. */
 #include "runtime/core/tune.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One "key=value" per line; # starts a comment. Every key must occur once: a truncated
- * or edited file is refused as a whole. Called by api/autotune.c. */
+ * or edited file is refused as a whole. Called by observe/autotune.c. */
 #include "runtime/core/tune_file.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* A minimal HTTP server for Prometheus: one thread. Connections are strangers to the end
  * (wire/door.h): slow ones delay no other. Answers one request, then closes.
  *
- * Pages are the files rank.N of a folder, which ranks map and write (api/stats.c). They
+ * Pages are the files rank.N of a folder, which ranks map and write (observe/stats.c). They
  * are read, not mapped: a file that a rank truncates is then a short read and not a
  * SIGBUS in the process that is PID 1 of the pod. Files that are no valid page are
  * skipped. There is no authentication and no secret. Called by agent.c. */

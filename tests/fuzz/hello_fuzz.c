@@ -3,7 +3,7 @@
  * and the blob of its backend. What is accepted, rendered is the same. */
 #include <errno.h>
 
-#include "runtime/api/description.h"
+#include "runtime/world/description.h"
 #include "runtime/base/mem.h"
 #include "runtime/control/address.h"
 #include "tests/fuzz/fuzz.h"

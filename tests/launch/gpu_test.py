@@ -450,7 +450,7 @@ def test_the_page_knows_sentences_that_are_said(folder):
         return re.sub(r"(?:%(?:\.\d+)?(?:ll)?[a-z])+|\d+(?:\.\d+)*", "#", text)
 
     said = ""
-    for part in ("runtime/backend/nccl", "runtime/api", "tests/fakes/cuda"):
+    for part in ("runtime/backend/nccl", "runtime/engine", "runtime/api", "tests/fakes/cuda"):
         for name in sorted(os.listdir(f"{ROOT}/{part}")):
             if name.endswith(".c"):
                 said += re.sub(r'"\s*\n\s*"', "", read(f"{ROOT}/{part}/{name}"))

@@ -9,7 +9,7 @@ O=$BUILD/${V:-plain}
 mapfile -t core < <(files 'runtime/core/*.c' 'runtime/launch/core/*.c' 'operator/core/*.c' 'runtime/contract/*.c' \
     'runtime/backend/nccl/card.c' 'runtime/backend/nccl/comm_state.c' 'runtime/backend/nccl/fuse.c' 'runtime/backend/nccl/exchange.c' \
     'runtime/backend/nccl/dtype.c' 'runtime/wire/bytes.c' 'runtime/wire/auth_wire.c' \
-    'runtime/control/address.c' 'runtime/api/description.c')
+    'runtime/control/address.c' 'runtime/world/description.c')
 mapfile -t base < <(files runtime/base/{err,mem,arena,strbuf,parse,sha256,spelling}.c operator/doc/{node,base64,json,prune,object,jsontext}.c)
 [ ${#core[@]} -gt 0 ] || skip "no core folder yet"
 objects() { local f; for f in "$@"; do printf '%s\n' "$O/${f%.c}.o"; done; }

@@ -3,7 +3,7 @@
  * communicators are the CPU ones that they were opened over. A batch is computed when
  * it is posted and finishes when its rank allows it (fake_hold, fake_let): the tests
  * are about the time between. Include in one file of a program: it defines the row
- * that runtime/api/device.c looks for. */
+ * that runtime/engine/device.c looks for. */
 #ifndef TESTS_UNIT_FAKE_DEVICE_H
 #define TESTS_UNIT_FAKE_DEVICE_H
 

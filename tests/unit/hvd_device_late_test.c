@@ -5,7 +5,7 @@
  * connect. */
 #include "tests/unit/hvd_world.h"
 
-#include "runtime/api/flight.h"
+#include "runtime/engine/flight.h"
 #include "tests/unit/hvd_gpu.h"
 
 static void *let_all_once_it_sleeps(void *arg)

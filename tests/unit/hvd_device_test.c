@@ -5,7 +5,7 @@
  * tests/gpu. */
 #include "tests/unit/hvd_world.h"
 
-#include "runtime/api/flight.h"
+#include "runtime/engine/flight.h"
 #include "tests/unit/hvd_gpu.h"
 
 /* --- streams --- */

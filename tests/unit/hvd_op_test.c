@@ -3,7 +3,7 @@
  * counts of results: tests/python/ranks/capi_data.py. */
 #include "tests/unit/unit.h"
 
-#include "runtime/api/op.h"
+#include "runtime/engine/op.h"
 #include "tests/unit/torture.h"
 
 enum { N = 4 };

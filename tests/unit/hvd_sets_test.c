@@ -8,7 +8,7 @@
 
 #include "hvd.h"
 
-#include "runtime/api/sets.h"
+#include "runtime/world/sets.h"
 #include "tests/unit/torture.h"
 
 /* A communicator that only counts its end. */

@@ -5,7 +5,7 @@
 
 #include "tests/unit/unit.h"
 
-#include "runtime/api/settings.h"
+#include "runtime/world/settings.h"
 #include "runtime/base/clock.h"
 #include "tests/unit/fake_env.h"
 

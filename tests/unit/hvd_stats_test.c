@@ -6,7 +6,7 @@
 
 #include "tests/unit/unit.h"
 
-#include "runtime/api/stats.h"
+#include "runtime/observe/stats.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"

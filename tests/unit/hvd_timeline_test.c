@@ -7,7 +7,7 @@
 
 #include "tests/unit/unit.h"
 
-#include "runtime/api/timeline.h"
+#include "runtime/observe/timeline.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"

@@ -8,7 +8,7 @@
  * is registered on some members only. So a job registers a buffer, at its place in the
  * common order, on all members, or on none if one could not: the seat sends the
  * request, waits for the answer, compares it with those of the other members and may
- * request to deregister the buffer again (api/carry_register.c). This is the only place
+ * request to deregister the buffer again (engine/carry_register.c). This is the only place
  * where the seat waits for the launcher; it keeps serving the control channel
  * meanwhile, and it is not the hot path.
  *

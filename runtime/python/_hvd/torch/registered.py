@@ -3,7 +3,7 @@
 
 NCCL moves most tensors through buffers of its own. From memory that all ranks have registered it reads and
 writes directly, where the machine can. A tensor's buffer is found by its address when it is submitted
-(api/region.c), so nothing else changes for the caller.
+(engine/region.c), so nothing else changes for the caller.
 """
 
 import threading

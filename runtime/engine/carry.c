@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Carries out agreed batches: the operations of one process set go to the set's
+ * communicator, then each of them ends.
+ *
+ * Process sets are added and removed here, at the same position in the common order on
+ * every rank, with the world's communicator. An alltoall is two batches: first the row
+ * counts, then the data. A rank that has joined contributes zeros to the allreduces of
+ * the other ranks, in memory that is freed with the batch. A send and its receive are
+ * one batch of the pair's communicator, which all ranks connect before its first batch.
+ *
+ * The cpu backend completes a batch inside post; poll is called until the end.
+ * Pipelining (a list of tickets in flight) belongs here if a backend needs it; batches
+ * of GPU tensors have it in flight.c. Called by step.c. */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+
+#include "runtime/observe/observe.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/mem.h"
+#include "runtime/core/pair.h"
+
+void carry_finish(struct coordinator *co, struct op *op, int status, const char *text)
+{
+    observe_end(co, op, status);
+    tensor_queue_remove(&co->queue,
+                        op); /* first: the callback may submit the name again */
+    op_finish(op, status, text);
+    op_unref(op);
+}
+
+int carry_post(struct coordinator *co,
+               struct backend *b,
+               const struct batch *batch,
+               struct err *err)
+{
+    uint64_t ticket, done;
+    int rc = b->ops->post(b, batch, &ticket, err);
+
+    for (;;) {
+        rc = rc < 0 ? rc : b->ops->poll(b, &done, err);
+        if (rc < 0 || done >= ticket)
+            return rc;
+        rc = coordinator_interrupted(co, err);
+        (void)sched_yield();
+    }
+}
+
+static int carry_report_no_memory(const struct coordinator *co,
+                                  const struct tensor_request *q,
+                                  struct err *err)
+{
+    char name[NAME_SHOWN_MAX];
+
+    return err_set(err, -ENOMEM, "rank %u is out of memory for tensor %s", co->rank,
+                   name_shown(q->name, name));
+}
+
+/* --- process sets --- */
+
+static int backend_split(struct coordinator *co,
+                         const uint32_t *ranks,
+                         uint32_t n,
+                         struct backend **ret,
+                         struct err *err)
+{
+    uint64_t deadline = clock_now_ns() + co->settings.start_timeout_ns;
+
+    return co->backend->ops->subset(co->backend, ranks, n, deadline, ret, err);
+}
+
+int carry_pair(struct coordinator *co, uint32_t pair, struct err *err)
+{
+    struct backend *child = NULL;
+    uint32_t ranks[2];
+    int rc;
+
+    pair_ranks(pair, ranks);
+    rc = backend_split(co, ranks, 2, &child, err);
+    if (rc < 0)
+        (void)err_prefix(err, "send and receive of ranks %u and %u", ranks[0],
+                         ranks[1]);
+    if (rc < 0 || !child)
+        return rc;
+    rc = sets_add_pair(co->sets, pair, child);
+    if (rc < 0) {
+        co->backend->ops->close(child);
+        return err_set(err, rc,
+                       "rank %u is out of memory for transfers of ranks %u "
+                       "and %u",
+                       co->rank, ranks[0], ranks[1]);
+    }
+    return 0;
+}
+
+static int carry_add_set(struct coordinator *co,
+                         const uint32_t *ranks,
+                         uint32_t n,
+                         uint32_t id,
+                         struct err *err)
+{
+    struct backend *child = NULL;
+    int rc = backend_split(co, ranks, n, &child, err);
+
+    if (rc < 0)
+        return rc;
+    rc = sets_add(co->sets, id, ranks, n, child, err);
+    if (rc < 0) {
+        if (child)
+            co->backend->ops->close(child);
+        return rc;
+    }
+    rc = carry_device_set(co, id, err);
+    if (rc < 0)
+        return rc;
+    if (member_set_added(co->member, id, child != NULL) < 0)
+        return err_set(err, -ENOMEM, "rank %u is out of memory for process set %u",
+                       co->rank, set_number(id));
+    return 0;
+}
+
+int carry_set(struct coordinator *co, const struct member_act *act, struct err *err)
+{
+    const struct tensor_request *q = act->items[0].req;
+    AUTOFREE uint32_t *ranks = mem_calloc(q->n_set, sizeof(*ranks));
+
+    if (!ranks)
+        return err_set(err, -ENOMEM, "rank %u is out of memory for process set %u",
+                       co->rank, set_number(act->set_id));
+    for (uint32_t i = 0; i < q->n_set; i++)
+        ranks[i] = request_set_rank(q, i);
+    return carry_add_set(co, ranks, q->n_set, act->set_id, err);
+}
+
+/* Waits until none of its batches is on the GPUs. */
+static int carry_drain_set(struct coordinator *co, uint32_t id, struct err *err)
+{
+    const struct process_set *set = sets_find(co->sets, id);
+    int rc;
+
+    if (!set || !set->device_backend)
+        return 0;
+    co->gpu.ops->state_forget_set(device_of(co), id);
+    rc = flights_drain(co, set->device_backend, 0, err);
+    if (rc == 0) /* its buffers may be freed after its removal */
+        carry_forget_set(co, set);
+    return rc;
+}
+
+static int carry_change_sets(struct coordinator *co,
+                             struct op *op,
+                             const struct member_act *act,
+                             struct err *err)
+{
+    int rc;
+
+    if (op->req.coll == COLL_SET_ADD) {
+        op->set_id = act->set_id;
+        return carry_add_set(co, op->ranks, op->n_ranks, act->set_id, err);
+    }
+    rc = carry_drain_set(co, op->req.root, err);
+    rc = rc < 0 ? rc : sets_remove(co->sets, op->req.root, err);
+    member_set_removed(co->member, op->req.root);
+    if (co->codec_state)
+        codec_state_forget_set(co->codec_state, op->req.root);
+    return rc;
+}
+
+/* --- batches --- */
+
+static int op_exchange_rows(struct coordinator *co,
+                            struct op *op,
+                            const struct process_set *set,
+                            struct err *err)
+{
+    struct batch_item item = {.in = op->rows,
+                              .out = co->rows,
+                              .count = set->n,
+                              .counts = co->ones,
+                              .send_counts = co->ones};
+    struct batch batch = {.coll = COLL_ALLTOALL,
+                          .dtype = DT_I64,
+                          .op = OP_SUM,
+                          .prescale = 1.0,
+                          .postscale = 1.0,
+                          .items = &item,
+                          .n_items = 1};
+
+    return carry_post(co, set->backend, &batch, err);
+}
+
+/* The device's error: a lost context (-EIO) is itself the cause. */
+static int report_no_result(const struct coordinator *co,
+                            const struct op *op,
+                            const struct err *why,
+                            int r,
+                            struct err *err)
+{
+    char name[NAME_SHOWN_MAX];
+
+    if (r == -EIO)
+        return err_set(err, r, "%s", why->text);
+    return err_set(err, r, "rank %u has no memory for the result of tensor %s: %s",
+                   co->rank, name_shown(op->req.name, name), why->text);
+}
+
+/* Memory for the result, and the counts of all members. */
+static int op_prepare_result(struct coordinator *co,
+                             struct op *op,
+                             const struct process_set *set,
+                             const struct member_act *act,
+                             bool *ret_is_ours,
+                             struct err *err)
+{
+    const uint64_t *dim0 = act->counts;
+    struct err why = ERR_INIT;
+    int rc = 0;
+
+    *ret_is_ours = true;
+    if (!op_has_result(op))
+        return 0;
+    observe_allocate(co, op);
+    if (op->req.coll == COLL_ALLTOALL) {
+        *ret_is_ours = false; /* from here on it is the backend's failure */
+        rc = op_exchange_rows(co, op, set, err);
+        if (rc < 0)
+            return rc;
+        *ret_is_ours = true;
+        dim0 = co->rows;
+        rc = op_make_send_counts(op, set->n);
+    } else if (request_has_counts(&op->req) && act->n_counts != set->n) {
+        return err_set(err, -EPROTO,
+                       "tensor \"%.200s\": counts of %u ranks in a set of %u",
+                       op->req.name, act->n_counts, set->n);
+    }
+    if (rc == 0)
+        rc = op_make_result(op, dim0, set->n, &why);
+    if (rc < 0 && why.text[0])
+        return report_no_result(co, op, &why, rc, err);
+    return rc < 0 ? carry_report_no_memory(co, &op->req, err) : 0;
+}
+
+static int batch_fill_item(const struct member_item *from,
+                           struct batch_item *item,
+                           uint8_t *zeros,
+                           uint64_t *at)
+{
+    uint64_t count, bytes;
+
+    if (from->op) {
+        const struct op *op = op_of(from->op);
+
+        *item = (struct batch_item){.in = op->data,
+                                    .out = op_has_result(op) ? op->result : op->output,
+                                    .count = op->count,
+                                    .counts = op->counts,
+                                    .send_counts = op->send_counts};
+        return 0;
+    }
+    if (request_size(from->req, &count, &bytes, NULL) < 0)
+        return -EPROTO;
+    *item = (struct batch_item){.in = zeros + *at, .out = zeros + *at, .count = count};
+    *at += bytes;
+    return 0;
+}
+
+static uint64_t act_zero_bytes(const struct member_act *act)
+{
+    uint64_t sum = 0, bytes;
+
+    for (size_t i = 0; i < act->n_items; i++)
+        if (!act->items[i].op
+            && request_size(act->items[i].req, NULL, &bytes, NULL) == 0)
+            sum += bytes;
+    return sum;
+}
+
+static int carry_run_batch(struct coordinator *co,
+                           const struct process_set *set,
+                           const struct member_act *act,
+                           bool *ret_is_ours,
+                           struct err *err)
+{
+    const struct tensor_request *q = act->items[0].req;
+    struct op *first = act->items[0].op ? op_of(act->items[0].op) : NULL;
+    uint64_t n_zeros = act_zero_bytes(act), at = 0, began_ns;
+    AUTOFREE uint8_t *zeros = n_zeros > 0 ? mem_zalloc(n_zeros) : NULL;
+    void *items = co->items;
+    int rc = 0;
+    struct batch batch = {.coll = q->coll,
+                          .dtype = q->dtype,
+                          .op = q->op,
+                          .root = first ? first->root : 0,
+                          .prescale = q->prescale,
+                          .postscale = q->postscale,
+                          .n_items = q->coll == COLL_BARRIER ? 0 : act->n_items};
+
+    while (rc == 0 && co->items_cap < act->n_items)
+        rc = mem_grow(&items, co->items_cap, &co->items_cap, sizeof(*co->items),
+                      SIZE_MAX / 64);
+    co->items = items;
+    *ret_is_ours = true;
+    if (rc < 0 || (n_zeros > 0 && !zeros))
+        return carry_report_no_memory(co, q, err);
+    for (size_t i = 0; i < act->n_items && rc == 0; i++)
+        rc = batch_fill_item(&act->items[i], &co->items[i], zeros, &at);
+    if (rc < 0)
+        return err_set(err, rc, "an agreed tensor has an invalid size");
+    batch.items = co->items;
+    *ret_is_ours = false; /* also for a NaN: rank 0 receives it and informs all ranks */
+    rc = observe_transfer(co, act, &began_ns, err);
+    if (rc < 0)
+        return rc;
+    rc = q->codec[0] ? carry_compressed(co, set, act, &batch, ret_is_ours, err)
+                     : carry_post(co, set->backend, &batch, err);
+    if (rc == 0)
+        observe_transferred(co, act, set->n, began_ns);
+    return rc;
+}
+
+static void carry_end_ops(struct coordinator *co, const struct member_act *act)
+{
+    for (size_t i = 0; i < act->n_items; i++) {
+        struct op *op = act->items[i].op ? op_of(act->items[i].op) : NULL;
+
+        if (op && op->has_no_memory)
+            carry_finish(co, op, HVD_NO_MEMORY, "no memory for the result");
+        else if (op)
+            carry_finish(co, op, HVD_OK, NULL);
+    }
+    coordinator_wake_sleepers(co);
+}
+
+int carry_run(struct coordinator *co,
+              const struct member_act *act,
+              bool *ret_is_ours,
+              struct err *err)
+{
+    const struct tensor_request *q = act->items[0].req;
+    struct op *op = act->items[0].op ? op_of(act->items[0].op) : NULL;
+    struct process_set *set;
+    int rc = 0;
+
+    *ret_is_ours = true;
+    observe_run(co, act);
+    if (op && (q->coll == COLL_SET_ADD || q->coll == COLL_SET_REMOVE)) {
+        *ret_is_ours = false;
+        rc = carry_change_sets(co, op, act, err);
+    } else {
+        set = sets_find(co->sets, q->process_set);
+        if (!set || !set->backend)
+            return err_set(err, -EPROTO,
+                           "tensor \"%.200s\": rank %u is not in process set %u",
+                           q->name, co->rank, set_number(q->process_set));
+        for (size_t i = 0; i < act->n_items && rc == 0; i++)
+            if (act->items[i].op)
+                rc = op_prepare_result(co, op_of(act->items[i].op), set, act,
+                                       ret_is_ours, err);
+        if (rc == 0 && q->coll == COLL_REGISTER) {
+            *ret_is_ours = false;
+            return carry_register(co, set, act, err);
+        }
+        if (rc == 0 && q->place == PLACE_CUDA)
+            return carry_device(co, set, act, ret_is_ours, err);
+        if (rc == 0)
+            rc = carry_run_batch(co, set, act, ret_is_ours, err);
+    }
+    if (rc < 0)
+        return rc;
+    autotune_batch(co, act);
+    carry_end_ops(co, act);
+    return 0;
+}

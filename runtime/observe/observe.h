@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reports events to counters and timeline, and checks for NaN: one call for each kind
+ * of event. In the seat only. While the timeline is off each call costs a load and some
+ * additions. */
+#ifndef RUNTIME_OBSERVE_OBSERVE_H
+#define RUNTIME_OBSERVE_OBSERVE_H
+
+#include "runtime/engine/coordinator.h"
+#include "runtime/core/member.h"
+#include "runtime/core/nonfinite.h"
+
+/* This rank's tensor enters negotiation. */
+void observe_submit(struct coordinator *co, const struct op *op);
+/* negotiate_config's on_request; arg is the coordinator: rank 0 has received a request
+ * of rank. */
+void observe_request(void *arg, uint32_t rank, const struct tensor_request *q);
+/* New tensors begin a round of work. */
+void observe_cycle(struct coordinator *co);
+
+/* A batch starts: the negotiation of its tensors is complete. */
+void observe_run(struct coordinator *co, const struct member_act *act);
+/* Memory for the result of op is allocated. */
+void observe_allocate(struct coordinator *co, const struct op *op);
+/* The batch is passed to the backend. HVD_NANCHECK: -EDOM with the text that ends the
+ * world if an input of this rank is not finite. *ret_ns: now. */
+int observe_transfer(struct coordinator *co,
+                     const struct member_act *act,
+                     uint64_t *ret_ns,
+                     struct err *err);
+/* Copies the device's counters and versions. */
+void observe_device(struct coordinator *co);
+/* The set's members are about to connect on the GPUs, for these tensors. */
+void observe_init_device(struct coordinator *co, const struct member_act *act);
+uint64_t observe_posted(struct coordinator *co, const struct member_act *act);
+/* HVD_NANCHECK: -EDOM with the text about this input of op. */
+int observe_nonfinite(const struct coordinator *co,
+                      const struct op *op,
+                      const struct nonfinite *bad,
+                      struct err *err);
+/* The batch is done; n members, since began_ns. */
+void observe_transferred(struct coordinator *co,
+                         const struct member_act *act,
+                         uint32_t n_members,
+                         uint64_t began_ns);
+/* op is about to end. */
+void observe_end(struct coordinator *co, const struct op *op, int status);
+
+/* Messages of the control channel, of n bytes to or from `n_peers`. */
+void observe_sent(struct coordinator *co, size_t n, uint32_t n_peers);
+void observe_received(struct coordinator *co, size_t n);
+
+/* At the end of each step: the member's counts, and the timeline's due messages. */
+void observe_step(struct coordinator *co);
+
+/* For coordinator.c: with control and backend known. */
+void observe_init(struct coordinator *co);
+/* Starts the timeline of HOROVOD_TIMELINE; a file that cannot be written causes a
+ * warning. */
+void observe_start(struct coordinator *co);
+
+#endif

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a world forms:
+ *
+ *   find.c: environment -> settings, contract (the nearest launcher) -> token
+ *   rendezvous, round 1: host, pid, local size, address
+ *   round 2: how each rank is reached for control, and the backend's own description
+ *   control_join (tree), backend connect (more rounds if it asks for them), READY
+ *
+ * There are two rounds because an address that a rank can use itself (loopback, with
+ * the rendezvous on the same host) may not be reachable from other hosts: round 1 shows
+ * that, round 2 has the corrected one. A world of one rank contacts no rank and opens
+ * no socket, unless it is part of a larger job for which it serves the rendezvous.
+ * Called by runtime.c under its life lock. */
+#include "runtime/world/world.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/world/description.h"
+#include "runtime/world/find.h"
+#include "runtime/base/addr.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+#include "runtime/wire/bytes.h"
+
+struct forming { /* needed only while the world forms */
+    struct world *w;
+    const struct world_config *config;
+    struct rdv_client *rdv;
+    uint64_t deadline_ns;
+};
+
+/* --- rendezvous --- */
+
+static bool kept_is_at(const struct kept_state *m, const struct world *w)
+{
+    const struct contract *c = &w->contract;
+
+    return m->port == c->rdv_port && strcmp(m->host, c->rdv_host) == 0
+           && m->size == w->job.size && m->generation == c->generation;
+}
+
+/* Another rendezvous server than last time counts rounds from 0, and our own old server
+ * is stopped. */
+static void kept_choose_server(struct kept_state *m, const struct world *w)
+{
+    const struct contract *c = &w->contract;
+
+    if (kept_is_at(m, w))
+        return;
+    part_forget_rounds(m);
+    rdv_server_stop(m->server);
+    m->server = NULL;
+    m->port = c->rdv_port;
+    m->size = w->job.size;
+    m->generation = c->generation;
+    m->n_rounds = 0;
+    (void)snprintf(m->host, sizeof(m->host), "%s", c->rdv_host);
+}
+
+static int
+world_serve_rendezvous(const struct world *w, struct kept_state *m, struct err *err)
+{
+    const struct contract *c = &w->contract;
+    struct auth_id id = {&w->token, c->job_id, c->generation};
+    uint16_t port;
+    int fd = -1, rc;
+
+    if (!c->rank0_serves || w->job.rank != 0 || m->server)
+        return 0;
+    if (m->has_listener) { /* the launcher's channel has already announced its port */
+        fd = m->listen_fd;
+        m->has_listener = false;
+    } else {
+        rc = find_listen(c->rdv_port, &fd, &port, err);
+        if (rc < 0)
+            return rc;
+    }
+    rc = rdv_server_start(fd, &id, w->job.size, &m->server, err);
+    if (rc < 0)
+        fd_close(&fd);
+    return rc;
+}
+
+/* backend_env's exchange; arg is the world. */
+static int world_exchange(void *arg,
+                          const void *blob,
+                          uint32_t n,
+                          uint8_t ***ret_blobs,
+                          uint32_t **ret_sizes,
+                          struct err *err)
+{
+    const struct forming *f = ((struct world *)arg)->forming;
+    uint8_t **blobs;
+    uint32_t *sizes;
+
+    if (!f)
+        return err_set(err, -EINVAL, "exchange after the world has formed");
+    if (f->rdv)
+        return rdv_client_exchange(f->rdv, blob, n, f->deadline_ns, ret_blobs,
+                                   ret_sizes, err);
+    /* A world of one: the only blob is our own, in one allocation as above. */
+    blobs = mem_alloc(sizeof(*blobs) + sizeof(*sizes) + n);
+    if (!blobs)
+        return err_set(err, -ENOMEM, "out of memory");
+    sizes = (uint32_t *)(void *)(blobs + 1);
+    blobs[0] = (uint8_t *)(sizes + 1);
+    sizes[0] = n;
+    if (n > 0)
+        memcpy(blobs[0], blob, n);
+    *ret_blobs = blobs;
+    *ret_sizes = sizes;
+    return 0;
+}
+
+static int world_interrupted(void *arg, struct err *err)
+{
+    return coordinator_interrupted(((struct world *)arg)->co, err);
+}
+
+static void member_pack(const struct world *w, struct strbuf *out)
+{
+    bytes_put_name(out, w->contract.hostname, HOST_NAME_MAX_BYTES);
+    bytes_put(out, (uint64_t)getpid(), 4);
+    bytes_put(out, w->contract.place.local_size, 4);
+    bytes_put(out, w->settings.control_fanout, 2);
+    bytes_put_name(out, w->local_addr, sizeof(w->local_addr));
+}
+
+static bool member_unpack(
+    const uint8_t *p, size_t n, struct control_member *m, char *addr, size_t addr_size)
+{
+    struct bytes_reader in = {.p = p, .left = n};
+    uint64_t pid, local, fanout;
+
+    if (!bytes_get_name(&in, m->host, sizeof(m->host)) || !bytes_get(&in, 4, &pid)
+        || !bytes_get(&in, 4, &local) || !bytes_get(&in, 2, &fanout)
+        || !bytes_get_name(&in, addr, addr_size))
+        return false;
+    m->pid = (uint32_t)pid;
+    m->local_size = (uint32_t)local;
+    m->fanout = (uint32_t)fanout;
+    return true;
+}
+
+/* Round 1. */
+static int world_exchange_members(struct forming *f, struct err *err)
+{
+    struct world *w = f->w;
+    CLEANUP(strbuf_release) struct strbuf mine = {0};
+    AUTOFREE uint8_t **blobs = NULL;
+    char addr[64], other[64] = "";
+    uint32_t *sizes;
+    int rc;
+
+    strbuf_init(&mine, 4096);
+    member_pack(w, &mine);
+    rc = strbuf_status(&mine) < 0
+             ? err_set(err, -ENOMEM, "out of memory")
+             : world_exchange(w, mine.p, (uint32_t)mine.n, &blobs, &sizes, err);
+    if (rc < 0)
+        return rc;
+    w->is_homogeneous = true;
+    for (uint32_t i = 0; i < w->contract.place.size; i++) {
+        if (!member_unpack(blobs[i], sizes[i], &w->members[i], addr, sizeof(addr)))
+            return err_set(err, -EPROTO, "rank %u sent a malformed greeting", i);
+        if (w->members[i].local_size != w->members[0].local_size)
+            w->is_homogeneous = false;
+        if (!other[0] && !addr_is_loopback(addr))
+            (void)snprintf(other, sizeof(other), "%s", addr);
+    }
+    rc = part_find_place(w, err);
+    if (rc == 0 && other[0] && addr_is_loopback(w->local_addr))
+        rc = addr_towards(other, w->local_addr, sizeof(w->local_addr), err);
+    return rc;
+}
+
+/* --- connecting --- */
+
+static int world_open_parts(struct forming *f, struct kept_state *kept, struct err *err)
+{
+    struct world *w = f->w;
+    const struct place *p = &w->contract.place;
+    struct control_config cfg = {
+        .rank = p->rank,
+        .size = p->size,
+        .fanout = w->members[0].fanout,
+        .id = w->env.id,
+        .peer_timeout_ns = w->settings.peer_timeout_ns,
+        .members = w->members,
+        .handlers = {coordinator_on_up, coordinator_on_down, coordinator_on_ended,
+                     NULL},
+    };
+    struct coordinator_config engine = {
+        .rank = p->rank,
+        .size = p->size,
+        .local_size = w->job.local_size,
+        .settings = &w->settings,
+        .nccl_hint = f->config->nccl_hint,
+        .report_late = f->config->report_late,
+    };
+    int rc = sets_init(&w->sets, p->rank, p->size);
+
+    if (rc < 0)
+        return err_set(err, rc, "out of memory");
+    rc = coordinator_new(&engine, &w->co, err);
+    if (rc < 0)
+        return rc;
+    cfg.handlers.arg = w->co;
+    rc = control_open(&cfg, w->local_addr, &w->control, err);
+    if (rc < 0)
+        return rc;
+    w->co->control = w->control;
+    w->co->sets = &w->sets;
+    w->co->members = w->members;
+    w->co->env = &w->env;
+    w->co->gpu.park = &kept->park;
+    return control_listen(w->control, err);
+}
+
+/* The backend's blobs within all descriptions, and the hello of one rank. */
+static int blobs_split_hello(uint8_t *const *blobs,
+                             const uint32_t *sizes,
+                             uint32_t size,
+                             uint32_t parent,
+                             const uint8_t **ret_hello,
+                             size_t *ret_n_hello,
+                             uint8_t ***ret_blobs,
+                             uint32_t **ret_sizes,
+                             struct err *err)
+{
+    AUTOFREE uint8_t **b = mem_calloc(size, sizeof(*b));
+    AUTOFREE uint32_t *s = mem_calloc(size, sizeof(*s));
+
+    if (!b || !s)
+        return err_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < size; i++) {
+        struct description d;
+        int rc = description_read(blobs[i], sizes[i], i, &d, err);
+
+        if (rc < 0)
+            return rc;
+        if (i == parent) {
+            *ret_hello = d.hello;
+            *ret_n_hello = d.n_hello;
+        }
+        b[i] = blobs[i] + (d.blob - blobs[i]);
+        s[i] = (uint32_t)d.n_blob;
+    }
+    *ret_blobs = TAKE(b);
+    *ret_sizes = TAKE(s);
+    return 0;
+}
+
+static int world_pack_round2(struct world *w, struct strbuf *out, struct err *err)
+{
+    CLEANUP(strbuf_release) struct strbuf hello = {0};
+    AUTOFREE void *blob = NULL;
+    uint32_t n;
+    int rc = backend_cpu.describe(&w->env, &w->backend, &blob, &n, err);
+
+    if (rc < 0)
+        return err_prefix(err, "backend %s", backend_cpu.name);
+    w->co->backend = w->backend;
+    sets_set_world_backend(&w->sets, w->backend);
+    strbuf_init(&hello, 1024);
+    control_hello(w->control, &hello);
+    strbuf_init(out, RDV_MAX_BLOB_BYTES);
+    description_write(
+        &(struct description){.hello = (const uint8_t *)strbuf_str(&hello),
+                              .n_hello = hello.n,
+                              .blob = blob,
+                              .n_blob = n},
+        out);
+    if (strbuf_status(out) < 0 || strbuf_status(&hello) < 0)
+        return err_set(err, -E2BIG, "this rank's description does not fit %u bytes",
+                       RDV_MAX_BLOB_BYTES);
+    return 0;
+}
+
+/* Round 2, and connecting. */
+static int world_connect_all(struct forming *f, struct err *err)
+{
+    struct world *w = f->w;
+    CLEANUP(strbuf_release) struct strbuf mine = {0};
+    AUTOFREE uint8_t **all = NULL;
+    AUTOFREE uint8_t **blobs = NULL;
+    AUTOFREE uint32_t *blob_sizes = NULL;
+    const uint8_t *hello = NULL; /* of the parent in the tree */
+    uint32_t *sizes;
+    size_t n_hello = 0;
+    int rc = world_pack_round2(w, &mine, err);
+
+    rc = rc < 0 ? rc : world_exchange(w, mine.p, (uint32_t)mine.n, &all, &sizes, err);
+    rc = rc < 0 ? rc
+                : blobs_split_hello(all, sizes, w->contract.place.size,
+                                    control_parent(w->control), &hello, &n_hello,
+                                    &blobs, &blob_sizes, err);
+    rc = rc < 0 ? rc : control_join(w->control, hello, n_hello, f->deadline_ns, err);
+    if (rc < 0)
+        return rc;
+    rc = w->backend->ops->connect(w->backend, blobs, blob_sizes, err);
+    if (rc < 0)
+        control_abort(w->control,
+                      /* other ranks are connecting to this one: send them the reason */
+                      err->text);
+    return rc;
+}
+
+static int
+world_join_rendezvous(struct forming *f, struct kept_state *kept, struct err *err)
+{
+    struct world *w = f->w;
+    const struct contract *c = &w->contract;
+    const struct auth_id id = {&w->token, c->job_id, c->generation};
+    const uint32_t *n_rounds = part_rounds(kept, w);
+    int rc;
+
+    if (!n_rounds)
+        return err_set(err, -ENOMEM, "out of memory");
+    rc =
+        rdv_client_connect_part(c->rdv_host, c->rdv_port, &id, w->job.rank, w->job.size,
+                                w->part.ranks, w->part.n, f->deadline_ns, &f->rdv, err);
+    if (rc == -ETIMEDOUT && w->part.ranks && c->rank0_serves)
+        return err_prefix(err,
+                          "rank 0 of the job, which serves the rendezvous for ranks of "
+                          "%s, must also call hvd.init(), with its own list",
+                          launcher_name(c->launcher));
+    if (rc < 0)
+        return rc;
+    rdv_client_start_at(f->rdv, *n_rounds);
+    if (c->iface[0])
+        return addr_of_iface(c->iface, w->local_addr, sizeof(w->local_addr), err);
+    (void)snprintf(w->local_addr, sizeof(w->local_addr), "%s",
+                   rdv_client_local_addr(f->rdv));
+    return 0;
+}
+
+static int world_form_ranks(struct forming *f, struct kept_state *kept, struct err *err)
+{
+    struct world *w = f->w;
+    const struct place *p = &w->contract.place;
+    int rc = 0;
+
+    w->members = mem_calloc(p->size, sizeof(*w->members));
+    if (!w->members)
+        return err_set(err, -ENOMEM, "out of memory");
+    w->env = (struct backend_env){
+        .rank = p->rank,
+        .size = p->size,
+        .id = {&w->token, w->part.ranks ? w->part.job_id : w->contract.job_id,
+               w->contract.generation},
+        .local_addr = w->local_addr,
+        .data_check = w->settings.data_check,
+        .deadline_ns = f->deadline_ns,
+        /* The control channel detects silence first and names the rank; this is the
+         * fallback below it. */
+        .peer_timeout_ns = 2 * w->settings.peer_timeout_ns + 5 * NS_PER_S,
+        .exchange = world_exchange,
+        .interrupted = world_interrupted,
+        .arg = w,
+    };
+    (void)snprintf(w->local_addr, sizeof(w->local_addr), "127.0.0.1");
+    if (w->job.size > 1) {
+        kept_choose_server(kept, w);
+        rc = world_serve_rendezvous(w, kept, err);
+    }
+    if (rc == 0 && p->size > 1)
+        rc = world_join_rendezvous(f, kept, err);
+    rc = rc < 0 ? rc : world_exchange_members(f, err);
+    rc = rc < 0 ? rc : world_open_parts(f, kept, err);
+    rc = rc < 0 ? rc : world_connect_all(f, err);
+    return rc < 0 ? rc : coordinator_start(w->co, err);
+}
+
+int world_form(const struct world_config *config,
+               struct kept_state *kept,
+               struct world **ret,
+               struct err *err)
+{
+    struct world *w = mem_zalloc(sizeof(*w));
+    struct forming f = {.w = w, .config = config};
+    int rc;
+
+    if (!w)
+        return err_set(err, -ENOMEM, "out of memory");
+    w->refs = 1;
+    w->forming = &f;
+    contract_init(&w->contract);
+    rc = world_find_place(w, kept, config->start_timeout_ns, err);
+    if (rc == 0) {
+        w->job = w->contract.place;
+        rc = part_choose(w, config->ranks, err);
+    }
+    if (rc == 0) {
+        f.deadline_ns = w->start_deadline_ns;
+        rc = world_form_ranks(&f, kept, err);
+        if (f.rdv) /* world_join_rendezvous has created the counter */
+            *part_rounds(kept, w) = rdv_client_round(f.rdv);
+        rdv_client_close(f.rdv);
+    }
+    w->forming = NULL;
+    if (rc < 0) {
+        world_free(w);
+        return rc;
+    }
+    log_info("the world has formed", "rank=%u size=%u host=%s job_rank=%u job_size=%u",
+             w->contract.place.rank, w->contract.place.size, w->contract.hostname,
+             w->job.rank, w->job.size);
+    *ret = w;
+    return 0;
+}
+
+void world_free(struct world *w)
+{
+    if (!w)
+        return;
+    if (w->is_leaked)
+        return;
+    sets_release(&w->sets); /* subsets close before their parent */
+    device_close(w->co);
+    if (w->backend)
+        w->backend->ops->close(w->backend);
+    control_close(w->control);
+    coordinator_unref(w->co);
+    token_wipe(&w->token);
+    part_release(&w->part);
+    mem_free(w->members);
+    mem_free(w);
+}
