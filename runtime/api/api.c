@@ -198,7 +198,7 @@ int hvd_wait(hvd_handle h, int64_t timeout_ms)
         op_unref(op);
         return rc;
     }
-    rc = coordinator_wait(op->co, op, OP_ENDED, api_deadline(timeout_ms));
+    rc = coordinator_wait(op, OP_ENDED, api_deadline(timeout_ms));
     if (rc == HVD_IN_PROGRESS)
         rc = err_set(err, HVD_TIMEOUT, "tensor \"%.200s\" is not done after %lld ms",
                      op->req.name, (long long)timeout_ms);

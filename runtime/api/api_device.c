@@ -39,10 +39,7 @@ void api_unrecord(struct op *op)
     op->ready = NULL;
 }
 
-static int op_record_ready(struct coordinator *co,
-                           struct op *const *ops,
-                           uint32_t at,
-                           struct err *err)
+static int op_record_ready(struct op *const *ops, uint32_t at, struct err *err)
 {
     struct op *op = ops[at];
     int rc;
@@ -53,7 +50,7 @@ static int op_record_ready(struct coordinator *co,
         op->ready = op->gpu->event_ref(ops[i]->ready);
         return 0;
     }
-    rc = op->gpu->record(device_of(co), op->stream, &op->ready, err);
+    rc = op->gpu->record(op->device, op->stream, &op->ready, err);
     if (rc == -ECONNABORTED)
         /* the world has failed or will fail with this op, and that error names the
          * cause */
@@ -73,7 +70,7 @@ int api_record(struct coordinator *co,
     for (uint32_t i = 0; i < n && rc == 0; i++)
         if (ops[i]->gpu) {
             rc = api_region(co, ops[i], err);
-            rc = rc < 0 ? rc : op_record_ready(co, ops, i, err);
+            rc = rc < 0 ? rc : op_record_ready(ops, i, err);
         }
     for (uint32_t i = 0; i < n && rc < 0; i++)
         api_unrecord(ops[i]);
@@ -95,7 +92,7 @@ static int op_wait_posted(struct op *op,
                           struct err *err)
 {
     enum op_state state = op->gpu ? OP_POSTED : OP_ENDED;
-    int status = coordinator_wait(op->co, op, state, deadline_ns);
+    int status = coordinator_wait(op, state, deadline_ns);
 
     *ret = NULL;
     if (status != HVD_IN_PROGRESS)
@@ -110,7 +107,7 @@ static int op_wait_posted(struct op *op,
 /* No world, or another one: the op ends, or has ended. */
 static int op_wait_ended(struct op *op, uint64_t deadline_ns, struct err *err)
 {
-    int status = coordinator_wait(op->co, op, OP_ENDED, deadline_ns);
+    int status = coordinator_wait(op, OP_ENDED, deadline_ns);
 
     return status == HVD_IN_PROGRESS ? op_report_timeout(op, err)
                                      : api_report_status(op, status, err);
@@ -130,7 +127,7 @@ static int stream_wait_op(struct stream_wait *s, struct op *op, struct err *err)
 
     atomic_store_explicit(&op->read_in, s->stream, memory_order_relaxed);
     /* HVD_NANCHECK: otherwise later work of the stream would use the NaN. */
-    if (!s->w || s->w->co != op->co || op->co->settings.nancheck)
+    if (!s->w || !coordinator_owns(s->w->co, op) || s->w->settings.nancheck)
         return op_wait_ended(op, s->deadline_ns, err);
     rc = op_wait_posted(op, s->deadline_ns, &event, err);
     if (rc < 0 || !event)
@@ -139,7 +136,7 @@ static int stream_wait_op(struct stream_wait *s, struct op *op, struct err *err)
         op->gpu->event_unref(event);
         return 0;
     }
-    rc = op->gpu->wait(device_of(op->co), event, s->stream, s->deadline_ns, err);
+    rc = op->gpu->wait(op->device, event, s->stream, s->deadline_ns, err);
     op->gpu->event_unref(s->last);
     s->last = event;
     if (rc

@@ -12,7 +12,7 @@ static struct op *op_take_held(struct world *w, hvd_handle h, struct err *err)
 
     if (!op)
         return NULL;
-    if (op->co != w->co)
+    if (!coordinator_owns(w->co, op))
         (void)err_set(err, HVD_PRECONDITION,
                       "tensor \"%.200s\": was created before the shutdown",
                       op->req.name);

@@ -131,7 +131,7 @@ int hvd_deregister(const void *data, int process_set)
         rc = err_set(err, HVD_INVALID_ARGUMENT,
                      "hvd_deregister: called inside a callback");
     else if ((rc = deregister_submit(w, data, process_set, NULL, &op, err)) == 0) {
-        rc = coordinator_wait(w->co, op, OP_ENDED, UINT64_MAX);
+        rc = coordinator_wait(op, OP_ENDED, UINT64_MAX);
         if (rc < 0 && op_status(op) == rc)
             rc = err_set(err, rc, "%s", op->error);
         op_unref(op);

@@ -124,7 +124,7 @@ static void fork_resume_child(void)
 {
     if (runtime.world && !runtime_is_forked()) {
         control_forked(runtime.world->control);
-        device_forked(runtime.world->co);
+        device_forked(&runtime.world->co->gpu);
     }
     if (runtime.world || runtime.is_changing) /* the latter holds life_lock forever */
         atomic_store(&runtime.is_forked, true);

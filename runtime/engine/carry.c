@@ -140,7 +140,7 @@ static int carry_drain_set(struct coordinator *co, uint32_t id, struct err *err)
 
     if (!set || !set->device_backend)
         return 0;
-    co->gpu.ops->state_forget_set(device_of(co), id);
+    co->gpu.ops->state_forget_set(device_of(&co->gpu), id);
     rc = flights_drain(co, set->device_backend, 0, err);
     if (rc == 0) /* its buffers may be freed after its removal */
         carry_forget_set(co, set);

@@ -54,7 +54,7 @@ int carry_open_comm(struct coordinator *co,
     env.size = set->n;
     env.global = set->ranks;
     env.deadline_ns = clock_now_ns() + co->settings.start_timeout_ns;
-    if (device_need(co, HVD_DEVICE_OF_POINTER, NULL, &d, err) < 0)
+    if (device_need(&co->gpu, HVD_DEVICE_OF_POINTER, NULL, &d, err) < 0)
         return carry_refuse_comm(co, set, &env, err);
     return co->gpu.ops->comm_open(d, set->backend, &env, set->ranks,
                                   &set->device_backend, err);
@@ -84,7 +84,7 @@ static int op_record_again(struct coordinator *co, struct op *op, struct err *er
         return 0;
     if (stream == DEVICE_STREAM_ALL)
         stream = DEVICE_STREAM_ALL_LATER;
-    rc = co->gpu.ops->record(device_of(co), stream, &e, err);
+    rc = co->gpu.ops->record(device_of(&co->gpu), stream, &e, err);
     if (rc < 0)
         return rc;
     co->gpu.ops->event_unref(op->ready);

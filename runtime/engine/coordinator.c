@@ -33,6 +33,11 @@ static const uint64_t FOREVER_NS = 3600 * NS_PER_S;
 static const char SHUT_DOWN_HERE[] =
     "Horovod has been shut down: this rank called shutdown()";
 
+static struct coordinator *owner_coordinator(struct op_owner *o)
+{
+    return (struct coordinator *)(void *)o; /* it is the first member */
+}
+
 static bool coordinator_is_over(const struct coordinator *co)
 {
     int life = atomic_load_explicit(&co->life, memory_order_acquire);
@@ -171,11 +176,11 @@ static void coordinator_sleep(struct coordinator *co, uint64_t deadline_ns, bool
         return;
     }
     if (awaits)
-        device_await(co, true);
+        flights_await(co, true);
     if (!calls_arm(co))
         coordinator_poll(co, until);
     if (awaits)
-        device_await(co, false);
+        flights_await(co, false);
     calls_disarm(co);
 }
 
@@ -257,11 +262,9 @@ static void coordinator_drive(struct coordinator *co,
     }
 }
 
-int coordinator_wait(struct coordinator *co,
-                     struct op *op,
-                     enum op_state state,
-                     uint64_t deadline_ns)
+int coordinator_wait(struct op *op, enum op_state state, uint64_t deadline_ns)
 {
+    struct coordinator *co = owner_coordinator(op->owner);
     uint64_t now;
 
     if (op_has_reached(op, state))
@@ -400,58 +403,10 @@ static int coordinator_new_table(struct coordinator *co)
     return negotiate_new(&cfg, &co->negotiate);
 }
 
-int coordinator_new(const struct coordinator_config *cfg,
-                    struct coordinator **ret,
-                    struct err *err)
+static void coordinator_free(struct op_owner *o)
 {
-    const struct settings *s = cfg->settings;
-    uint32_t size = cfg->size;
-    struct coordinator *co = mem_zalloc(sizeof(*co));
-    long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    struct coordinator *co = owner_coordinator(o);
 
-    if (!co)
-        return err_set(err, -ENOMEM, "out of memory");
-    atomic_init(&co->refs, 1);
-    co->rank = cfg->rank;
-    co->size = size;
-    co->settings = *s;
-    co->report_late = cfg->report_late;
-    observe_init(co);
-    autotune_init(co);
-    co->is_crowded = n_cpus > 0 && cfg->local_size > (uint32_t)n_cpus;
-    co->stall.warn_ns = s->stall_warn_ns;
-    co->stall.fail_ns = s->stall_fail_ns;
-    co->stall.host_of = coordinator_host_of;
-    co->stall.arg = co;
-    co->stall_next_ns = UINT64_MAX;
-    atomic_init(&co->next_ns, 0);
-    atomic_init(&co->call_fds[0], -1);
-    atomic_init(&co->call_fds[1], -1);
-    tensor_queue_init(&co->queue);
-    device_init(&co->gpu, cfg->nccl_hint);
-    regions_init(&co->regions);
-    strbuf_init(&co->out, MESSAGE_MAX_BYTES);
-    (void)pthread_mutex_init(&co->lock, NULL);
-    clock_init_cond(&co->done_cond);
-    clock_init_cond(&co->nap_cond);
-    co->rows = mem_calloc(size, sizeof(*co->rows));
-    co->ones = mem_calloc(size, sizeof(*co->ones));
-    for (uint32_t i = 0; co->ones && i < size; i++)
-        co->ones[i] = 1;
-    if (!co->rows || !co->ones || member_new(co->rank, size, &co->member) < 0
-        || (co->rank == 0 && coordinator_new_table(co) < 0)) {
-        coordinator_unref(co);
-        return err_set(err, -ENOMEM, "out of memory");
-    }
-    *ret = co;
-    return 0;
-}
-
-void coordinator_unref(struct coordinator *co)
-{
-    /* acq_rel: the thread that frees sees the writes of all other threads */
-    if (!co || atomic_fetch_sub_explicit(&co->refs, 1, memory_order_acq_rel) != 1)
-        return;
     timeline_release(&co->timeline);
     regions_release(&co->regions);
     autotune_release(&co->autotune);
@@ -472,6 +427,82 @@ void coordinator_unref(struct coordinator *co)
     mem_free(co);
 }
 
+void coordinator_unref(struct coordinator *co)
+{
+    op_owner_unref(co ? &co->owner : NULL);
+}
+
+static void wake_on_device(void *arg)
+{
+    coordinator_wake(arg);
+}
+
+static void coordinator_init_device(struct coordinator *co,
+                                    const struct coordinator_config *cfg)
+{
+    const struct world_device_config c = {.rank = co->rank,
+                                          .size = co->size,
+                                          .settings = &co->settings,
+                                          .members = cfg->members,
+                                          .nccl_hint = cfg->nccl_hint,
+                                          .park = cfg->park,
+                                          .wake = wake_on_device,
+                                          .arg = co};
+
+    device_init(&co->gpu, &c);
+}
+
+int coordinator_new(const struct coordinator_config *cfg,
+                    struct coordinator **ret,
+                    struct err *err)
+{
+    const struct settings *s = cfg->settings;
+    uint32_t size = cfg->size;
+    struct coordinator *co = mem_zalloc(sizeof(*co));
+    long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+    if (!co)
+        return err_set(err, -ENOMEM, "out of memory");
+    atomic_init(&co->owner.refs, 1);
+    co->owner.free = coordinator_free;
+    co->rank = cfg->rank;
+    co->size = size;
+    co->settings = *s;
+    co->report_late = cfg->report_late;
+    co->members = cfg->members;
+    co->env = cfg->env;
+    co->sets = cfg->sets;
+    observe_init(co);
+    autotune_init(co);
+    co->is_crowded = n_cpus > 0 && cfg->local_size > (uint32_t)n_cpus;
+    co->stall.warn_ns = s->stall_warn_ns;
+    co->stall.fail_ns = s->stall_fail_ns;
+    co->stall.host_of = coordinator_host_of;
+    co->stall.arg = co;
+    co->stall_next_ns = UINT64_MAX;
+    atomic_init(&co->next_ns, 0);
+    atomic_init(&co->call_fds[0], -1);
+    atomic_init(&co->call_fds[1], -1);
+    tensor_queue_init(&co->queue);
+    coordinator_init_device(co, cfg);
+    regions_init(&co->regions);
+    strbuf_init(&co->out, MESSAGE_MAX_BYTES);
+    (void)pthread_mutex_init(&co->lock, NULL);
+    clock_init_cond(&co->done_cond);
+    clock_init_cond(&co->nap_cond);
+    co->rows = mem_calloc(size, sizeof(*co->rows));
+    co->ones = mem_calloc(size, sizeof(*co->ones));
+    for (uint32_t i = 0; co->ones && i < size; i++)
+        co->ones[i] = 1;
+    if (!co->rows || !co->ones || member_new(co->rank, size, &co->member) < 0
+        || (co->rank == 0 && coordinator_new_table(co) < 0)) {
+        coordinator_unref(co);
+        return err_set(err, -ENOMEM, "out of memory");
+    }
+    *ret = co;
+    return 0;
+}
+
 int coordinator_start(struct coordinator *co, struct err *err)
 {
     sigset_t all, old;
@@ -479,8 +510,8 @@ int coordinator_start(struct coordinator *co, struct err *err)
 
     autotune_start(co);
     atomic_store(&co->life, (int)life_next(LIFE_JOINING, LIFE_EV_JOINED));
-    atomic_fetch_add(&co->refs, 1); /* the thread's */
-    (void)sigfillset(&all);         /* signals belong to the host program's threads */
+    atomic_fetch_add(&co->owner.refs, 1); /* the thread's */
+    (void)sigfillset(&all); /* signals belong to the host program's threads */
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
     rc = pthread_create(&co->thread, NULL, coordinator_main, co);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -596,4 +627,10 @@ bool coordinator_leave(struct coordinator *co,
     coordinator_end_ops(co);
     now = clock_now_ns(); /* that may have taken long (flights_fail) */
     return thread_stop(co, now + third_ns > deadline_ns ? now + third_ns : deadline_ns);
+}
+
+void coordinator_close_device(struct coordinator *co)
+{
+    if (co)
+        device_close(&co->gpu, (enum life)atomic_load(&co->life));
 }

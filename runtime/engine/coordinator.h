@@ -22,7 +22,7 @@
 #include "runtime/core/stall.h"
 
 struct coordinator {
-    _Atomic uint32_t refs; /* the world and every op */
+    struct op_owner owner; /* first member; referred to by the world and every op */
     /* Constant between start and the end of coordinator_leave. */
     uint32_t rank, size;
     struct settings settings;
@@ -96,10 +96,14 @@ struct coordinator {
 };
 
 struct coordinator_config {
-    uint32_t rank, size;             /* of the world */
-    uint32_t local_size;             /* ranks of the whole job on this host */
-    const struct settings *settings; /* copied */
-    const char *nccl_hint;           /* as hvd_device_hint's; copied */
+    uint32_t rank, size;                  /* of the world */
+    uint32_t local_size;                  /* ranks of the whole job on this host */
+    const struct settings *settings;      /* copied */
+    const struct control_member *members; /* by rank; outlive the world */
+    const struct backend_env *env;        /* outlives the world */
+    struct sets *sets;                    /* outlive the world */
+    struct device_park *park;             /* outlives the world */
+    const char *nccl_hint;                /* as hvd_device_hint's; copied */
     /* Called in the seat, no lock held: other ranks wait for this tensor, which this
      * rank has not submitted. */
     void (*report_late)(const char *tensor);
@@ -113,11 +117,14 @@ void coordinator_unref(struct coordinator *co); /* accepts NULL */
 /* The world is READY; starts the background thread. */
 int coordinator_start(struct coordinator *co, struct err *err);
 
-/* The new op is this coordinator's: sets op->co. */
+/* The new op is this coordinator's. */
 static inline void coordinator_own(struct coordinator *co, struct op *op)
 {
-    op->co = co;
-    atomic_fetch_add_explicit(&co->refs, 1, memory_order_relaxed);
+    op_set_owner(op, &co->owner);
+}
+static inline bool coordinator_owns(const struct coordinator *co, const struct op *op)
+{
+    return op->owner == &co->owner;
 }
 
 /* Ops of this coordinator, all n or none; any thread. 0, or a negative enum hvd_status
@@ -126,12 +133,10 @@ int coordinator_submit(struct coordinator *co,
                        struct op *const *ops,
                        uint32_t n,
                        struct err *err);
-/* Any thread, not in a callback: waits until the op has reached this state. Returns its
+/* Any thread, not in a callback: waits until the op has reached this state in its
+ * coordinator. Returns its
  * status: HVD_IN_PROGRESS when it is POSTED, or at the deadline. */
-int coordinator_wait(struct coordinator *co,
-                     struct op *op,
-                     enum op_state state,
-                     uint64_t deadline_ns);
+int coordinator_wait(struct op *op, enum op_state state, uint64_t deadline_ns);
 /* Any thread: wakes the thread that runs the steps. */
 void coordinator_wake(struct coordinator *co);
 
@@ -142,6 +147,9 @@ void coordinator_wake(struct coordinator *co);
 bool coordinator_leave(struct coordinator *co,
                        enum leave_reason why,
                        uint64_t deadline_ns);
+/* After coordinator_leave, when the communicators of its GPU are closed. Accepts
+ * NULL. */
+void coordinator_close_device(struct coordinator *co);
 /* ABORTED or DOWN, with the error text for new operations. */
 int coordinator_status(struct coordinator *co, struct err *err);
 

@@ -17,7 +17,7 @@
  *
  * Called by api_submit.c and api_device.c (any thread), carry_device.c (the seat) and
  * world.c (life). */
-#include "runtime/engine/coordinator.h"
+#include "runtime/engine/device.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -82,15 +82,11 @@ int device_find_ops(const struct device_ops **ret, struct err *err)
 
 /* --- opening --- */
 
-void device_init(struct world_device *w, const char *hint)
+void device_init(struct world_device *w, const struct world_device_config *config)
 {
+    w->config = *config;
     (void)pthread_mutex_init(&w->lock, NULL);
-    (void)snprintf(w->hint, sizeof(w->hint), "%s", hint);
-}
-
-static void device_wake_coordinator(void *arg)
-{
-    coordinator_wake(arg);
+    (void)snprintf(w->hint, sizeof(w->hint), "%s", config->nccl_hint);
 }
 
 static void config_take_settings(const struct gpu_settings *s, struct device_config *c)
@@ -108,16 +104,17 @@ static void config_take_settings(const struct gpu_settings *s, struct device_con
 }
 
 /* The ranks of one host have the number of their first rank. */
-static void
-world_number_hosts(const struct coordinator *co, const char **hosts, uint32_t *of)
+static void world_number_hosts(const struct world_device_config *w,
+                               const char **hosts,
+                               uint32_t *of)
 {
-    AUTOFREE uint32_t *firsts = mem_calloc(co->size, sizeof(*firsts));
+    AUTOFREE uint32_t *firsts = mem_calloc(w->size, sizeof(*firsts));
     uint32_t n = 0;
 
-    for (uint32_t r = 0; r < co->size; r++) {
+    for (uint32_t r = 0; r < w->size; r++) {
         uint32_t i = 0;
 
-        hosts[r] = co->members[r].host;
+        hosts[r] = w->members[r].host;
         of[r] = r;
         while (firsts && i < n && strcmp(hosts[firsts[i]], hosts[r]) != 0)
             i++;
@@ -131,11 +128,11 @@ world_number_hosts(const struct coordinator *co, const char **hosts, uint32_t *o
 /* When a communicator is created, all members are present. So this limit is for their
  * network, and for the slowest of their GPUs, which may still be busy with earlier
  * work. */
-static uint64_t connect_timeout_ns(const struct coordinator *co)
+static uint64_t connect_timeout_ns(const struct world_device_config *w)
 {
-    const uint64_t ns = co->settings.start_timeout_ns;
+    const uint64_t ns = w->settings->start_timeout_ns;
 
-    return (ns > CONNECT_LEAST_NS ? ns : CONNECT_LEAST_NS) + co->size * CONNECT_RANK_NS;
+    return (ns > CONNECT_LEAST_NS ? ns : CONNECT_LEAST_NS) + w->size * CONNECT_RANK_NS;
 }
 
 /* How long a world that ends waits for work of the program in front of ours. Without
@@ -148,37 +145,37 @@ static uint64_t queue_limit_ns(const struct settings *s)
     return ns > 0 ? ns : QUEUE_NS;
 }
 
-static int device_open_ordinal(struct coordinator *co, int ordinal, struct err *err)
+static int device_open_ordinal(struct world_device *w, int ordinal, struct err *err)
 {
-    struct world_device *w = &co->gpu;
-    AUTOFREE const char **hosts = mem_calloc(co->size, sizeof(*hosts));
-    AUTOFREE uint32_t *host_of = mem_calloc(co->size, sizeof(*host_of));
+    const struct world_device_config *k = &w->config;
+    const struct settings *s = k->settings;
+    AUTOFREE const char **hosts = mem_calloc(k->size, sizeof(*hosts));
+    AUTOFREE uint32_t *host_of = mem_calloc(k->size, sizeof(*host_of));
     char folder[1024] = "";
-    struct device_config c = {.rank = co->rank,
-                              .size = co->size,
-                              .local_rank = co->settings.local_rank,
+    struct device_config c = {.rank = k->rank,
+                              .size = k->size,
+                              .local_rank = s->local_rank,
                               .host_of = host_of,
                               .hosts = hosts,
                               .nccl_hint = w->hint,
                               .bundle_dir = folder,
-                              .init_timeout_ns = connect_timeout_ns(co),
-                              .queue_limit_ns = queue_limit_ns(&co->settings),
-                              .fusion_bytes = co->settings.fusion_bytes,
-                              .log_level = co->settings.log_level,
-                              .codec_bytes = co->settings.codec_bytes,
-                              .wake = device_wake_coordinator,
-                              .arg = co};
+                              .init_timeout_ns = connect_timeout_ns(k),
+                              .queue_limit_ns = queue_limit_ns(s),
+                              .fusion_bytes = s->fusion_bytes,
+                              .log_level = s->log_level,
+                              .codec_bytes = s->codec_bytes,
+                              .wake = k->wake,
+                              .arg = k->arg};
     struct device *d;
     int rc;
 
     if (!hosts || !host_of)
         return err_set(err, -ENOMEM, "out of memory");
-    if (w->park)
-        c.parked = atomic_exchange(&w->park->parked, NULL);
-    if (co->members)
-        world_number_hosts(co, hosts, host_of);
+    if (k->park)
+        c.parked = atomic_exchange(&k->park->parked, NULL);
+    world_number_hosts(k, hosts, host_of);
     (void)library_find_folder(folder, sizeof(folder)); /* else nothing is bundled */
-    config_take_settings(&co->settings.gpu, &c);
+    config_take_settings(&s->gpu, &c);
     rc = w->ops->open(&c, ordinal, &d, err);
     if (rc == 0) /* pairs with device_of */
         atomic_store_explicit(&w->d, d, memory_order_release);
@@ -186,14 +183,13 @@ static int device_open_ordinal(struct coordinator *co, int ordinal, struct err *
 }
 
 /* Under the lock. */
-static int device_open_first(struct coordinator *co, int ordinal, struct err *err)
+static int device_open_first(struct world_device *w, int ordinal, struct err *err)
 {
-    struct world_device *w = &co->gpu;
     struct err why = ERR_INIT;
     int rc;
 
-    if (!w->is_refused && !device_of(co)) {
-        rc = device_open_ordinal(co, ordinal, &why);
+    if (!w->is_refused && !device_of(w)) {
+        rc = device_open_ordinal(w, ordinal, &why);
         w->is_refused = rc < 0;
         if (rc < 0)
             (void)snprintf(w->problem, sizeof(w->problem), "%s", why.text);
@@ -202,16 +198,15 @@ static int device_open_first(struct coordinator *co, int ordinal, struct err *er
 }
 
 /* Under the lock. */
-static int device_load_ops(struct coordinator *co, struct err *err)
+static int device_load_ops(struct world_device *w, struct err *err)
 {
-    struct world_device *w = &co->gpu;
     struct err why = ERR_INIT;
 
     if (w->ops || w->is_refused)
         return w->ops ? 0 : err_set(err, HVD_INVALID_ARGUMENT, "%s", w->problem);
-    if (co->settings.gpu.is_off)
+    if (w->config.settings->gpu.is_off)
         (void)err_set(&why, -ENOTSUP, "HVD_GPU=off");
-    if (co->settings.gpu.is_off || device_find_ops(&w->ops, &why) < 0) {
+    if (w->config.settings->gpu.is_off || device_find_ops(&w->ops, &why) < 0) {
         w->is_refused = true;
         (void)snprintf(w->problem, sizeof(w->problem), "%s", why.text);
         return err_set(err, HVD_INVALID_ARGUMENT, "%s", w->problem);
@@ -220,13 +215,12 @@ static int device_load_ops(struct coordinator *co, struct err *err)
 }
 
 /* Under the lock: the ordinal to use. */
-static int device_choose_ordinal(struct coordinator *co,
+static int device_choose_ordinal(struct world_device *w,
                                  const void *p,
                                  int *ordinal,
                                  struct err *err)
 {
-    const struct world_device *w = &co->gpu;
-    struct device *d = device_of(co);
+    struct device *d = device_of(w);
 
     if (*ordinal != HVD_DEVICE_OF_POINTER)
         return 0;
@@ -242,33 +236,32 @@ static int device_choose_ordinal(struct coordinator *co,
         struct device_report report;
         struct device_config c = {.nccl_hint = w->hint};
 
-        config_take_settings(&co->settings.gpu, &c);
+        config_take_settings(&w->config.settings->gpu, &c);
         w->ops->report(&c, &report);
-        if (report.n_gpus > co->settings.local_rank)
-            *ordinal = (int)co->settings.local_rank;
+        if (report.n_gpus > w->config.settings->local_rank)
+            *ordinal = (int)w->config.settings->local_rank;
     }
     return 0;
 }
 
-int device_need(struct coordinator *co,
+int device_need(struct world_device *w,
                 int ordinal,
                 const void *p,
                 struct device **ret,
                 struct err *err)
 {
-    struct world_device *w = &co->gpu;
-    struct device *d = device_of(co);
+    struct device *d = device_of(w);
     int rc = 0, has;
 
     if (!d || ordinal == HVD_DEVICE_OF_POINTER) {
         (void)pthread_mutex_lock(&w->lock);
-        rc = device_load_ops(co, err);
-        rc = rc < 0 ? rc : device_choose_ordinal(co, p, &ordinal, err);
-        rc = rc < 0 ? rc : device_open_first(co, ordinal, err);
+        rc = device_load_ops(w, err);
+        rc = rc < 0 ? rc : device_choose_ordinal(w, p, &ordinal, err);
+        rc = rc < 0 ? rc : device_open_first(w, ordinal, err);
         (void)pthread_mutex_unlock(&w->lock);
         if (rc < 0)
             return rc;
-        d = device_of(co);
+        d = device_of(w);
     }
     has = w->ops->ordinal(d);
     if (has != ordinal)
@@ -281,61 +274,53 @@ int device_need(struct coordinator *co,
 }
 
 /* Under the lock. */
-static void device_probe(struct coordinator *co)
+static void device_probe(struct world_device *w)
 {
-    struct world_device *w = &co->gpu;
     struct device_report report;
     struct device_config c = {.nccl_hint = w->hint};
 
     w->has_looked = true;
-    if (device_load_ops(co, NULL) < 0) /* the failure is remembered */
+    if (device_load_ops(w, NULL) < 0) /* the failure is remembered */
         return;
-    config_take_settings(&co->settings.gpu, &c);
+    config_take_settings(&w->config.settings->gpu, &c);
     w->ops->report(&c, &report);
     memcpy(w->absent, report.problem, strnlen(report.problem, sizeof(w->absent) - 1));
 }
 
-void device_why_none(struct coordinator *co, bool looks, char ret[REQUEST_WHY_MAX])
+void device_why_none(struct world_device *w, bool looks, char ret[REQUEST_WHY_MAX])
 {
-    struct world_device *w = &co->gpu;
     const char *why;
 
     ret[0] = 0;
-    if (device_of(co) || (!looks && !w->is_refused))
+    if (device_of(w) || (!looks && !w->is_refused))
         return;
     (void)pthread_mutex_lock(&w->lock);
     if (looks && !w->has_looked && !w->is_refused)
-        device_probe(co);
+        device_probe(w);
     why = w->is_refused ? w->problem : w->absent;
     memcpy(ret, why, strnlen(why, REQUEST_WHY_MAX - 1));
     ret[strnlen(why, REQUEST_WHY_MAX - 1)] = 0;
     (void)pthread_mutex_unlock(&w->lock);
 }
 
-struct device *device_of(struct coordinator *co)
+struct device *device_of(const struct world_device *w)
 {
-    return atomic_load_explicit(&co->gpu.d, memory_order_acquire);
+    return atomic_load_explicit(&w->d, memory_order_acquire);
 }
 
-void device_await(struct coordinator *co, bool begins)
+void device_abort(struct world_device *w)
 {
-    if (co->flights.head) /* so the device is open, and nothing closes it meanwhile */
-        co->gpu.ops->await(device_of(co), begins);
-}
-
-void device_abort(struct coordinator *co)
-{
-    struct device *d = device_of(co);
+    struct device *d = device_of(w);
 
     if (d)
-        co->gpu.ops->abort(d);
+        w->ops->abort(d);
 }
 
 /* Of a world that ends; parked is what it leaves, usually NULL. */
-static void device_park(struct coordinator *co, struct device_parked *parked)
+static void device_leave_parked(struct device_park *at, /* may be NULL */
+                                enum life life,
+                                struct device_parked *parked)
 {
-    const int life = atomic_load(&co->life);
-    struct device_park *at = co->gpu.park;
     const struct device_ops *ops;
     struct device_parked *old = NULL;
 
@@ -349,26 +334,24 @@ static void device_park(struct coordinator *co, struct device_parked *parked)
     }
 }
 
-void device_close(struct coordinator *co)
+void device_close(struct world_device *w, enum life life)
 {
-    struct device *d = co ? device_of(co) : NULL;
+    struct device *d = device_of(w);
     struct device_parked *parked = NULL;
 
-    if (!co)
-        return;
-    atomic_store_explicit(&co->gpu.d, NULL, memory_order_release);
-    if (d && co->gpu.ops->close(d, &parked) < 0)
+    atomic_store_explicit(&w->d, NULL, memory_order_release);
+    if (d && w->ops->close(d, &parked) < 0)
         log_warn("work on the GPU did not stop, its memory stays allocated", "rank=%u",
-                 co->rank);
-    device_park(co, parked);
+                 w->config.rank);
+    device_leave_parked(w->config.park, life, parked);
 }
 
-void device_forked(struct coordinator *co)
+void device_forked(const struct world_device *w)
 {
-    struct device *d = device_of(co);
+    struct device *d = device_of(w);
 
     if (d)
-        co->gpu.ops->forked(d);
+        w->ops->forked(d);
 }
 
 void device_park_forked(struct device_park *park)

@@ -208,6 +208,12 @@ static uint32_t flights_count(const struct flights *all, const struct backend *b
     return n;
 }
 
+void flights_await(struct coordinator *co, bool begins)
+{
+    if (co->flights.head) /* so the device is open, and nothing closes it meanwhile */
+        co->gpu.ops->await(device_of(&co->gpu), begins);
+}
+
 /* Another rank may be late by minutes: after a while the seat sleeps until a frame
  * arrives or the device wakes it. */
 static void flights_wait(struct coordinator *co, uint64_t since_ns)
@@ -218,9 +224,9 @@ static void flights_wait(struct coordinator *co, uint64_t since_ns)
         (void)sched_yield();
         return;
     }
-    device_await(co, true);
+    flights_await(co, true);
     calls_wait(co, now_ns + NAP_NS);
-    device_await(co, false);
+    flights_await(co, false);
 }
 
 int flights_drain(struct coordinator *co,
@@ -247,7 +253,7 @@ int flights_drain(struct coordinator *co,
 void flights_fail(struct coordinator *co, int status, const char *text)
 {
     struct flights *all = &co->flights;
-    struct device *d = device_of(co);
+    struct device *d = device_of(&co->gpu);
     struct flight *f;
 
     if (d && all->head) {

@@ -46,6 +46,9 @@ int flights_retire(struct coordinator *co, struct err *err);
 int flights_check_stall(const struct coordinator *co, struct err *err);
 /* When to call that again; UINT64_MAX: not before a batch is posted. */
 uint64_t flights_next_ns(const struct coordinator *co);
+/* Called when the thread in the seat starts (begins) or stops to sleep until work on
+ * the GPU completes, if there is any. */
+void flights_await(struct coordinator *co, bool begins);
 /* Waits until at most n are left of b (NULL: of all), handling control messages
  * meanwhile. */
 int flights_drain(struct coordinator *co,

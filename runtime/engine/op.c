@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "runtime/engine/coordinator.h"
 #include "runtime/base/mem.h"
 
 static __thread int callback_depth;
@@ -31,6 +30,13 @@ struct op *op_ref(struct op *op)
     return op;
 }
 
+void op_owner_unref(struct op_owner *o)
+{
+    /* acq_rel: the thread that frees sees the writes of all other threads */
+    if (o && atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) == 1)
+        o->free(o);
+}
+
 void op_unref(struct op *op)
 {
     /* acq_rel: the thread that frees sees what all other holders have done */
@@ -51,7 +57,7 @@ void op_unref(struct op *op)
     mem_free(op->received);
     mem_free(op->rows);
     mem_free(op->ranks);
-    coordinator_unref(op->co);
+    op_owner_unref(op->owner);
     mem_free(op);
 }
 
@@ -210,7 +216,7 @@ static int op_allocate(struct op *op, size_t bytes, struct err *err)
     int rc = 0;
 
     if (op->gpu)
-        rc = op->gpu->alloc(device_of(op->co), bytes, &op->result, &op->given, err);
+        rc = op->gpu->alloc(op->device, bytes, &op->result, &op->given, err);
     else
         op->result = mem_alloc(bytes);
     op->owns_result = rc == 0 && op->result;

@@ -10,7 +10,11 @@
 #include "runtime/core/member.h"
 #include "hvd.h"
 
-struct coordinator;
+/* What ops refer to and outlives them: their coordinator, as its first member. */
+struct op_owner {
+    _Atomic uint32_t refs; /* free is called with the last one */
+    void (*free)(struct op_owner *o);
+};
 
 #define OP_NO_MEMBER       UINT32_MAX
 #define OP_RESERVED_PREFIX "hvd://" /* of names that only the runtime itself uses */
@@ -30,9 +34,10 @@ struct op {
     void *done_arg;
     hvd_alloc_fn alloc;
     void *alloc_arg;
-    struct coordinator *co;       /* a reference */
+    struct op_owner *owner;       /* a reference */
     atomic_bool is_held;          /* until hvd_submit_held */
     const struct device_ops *gpu; /* its memory is on a GPU; NULL: the host's */
+    struct device *device;        /* that GPU; valid while its world is */
     void *stream;                 /* its submitter's */
     /* The stream that waited for it last reads the result: its memory is freed in that
      * order. Any thread, relaxed, because the freeing thread has the last reference. */
@@ -74,6 +79,14 @@ static inline struct op *op_of(struct member_op *part)
 {
     return (struct op *)(void *)((char *)part - offsetof(struct op, part));
 }
+
+/* The op is new: sets op->owner. */
+static inline void op_set_owner(struct op *op, struct op_owner *o)
+{
+    op->owner = o;
+    atomic_fetch_add_explicit(&o->refs, 1, memory_order_relaxed);
+}
+void op_owner_unref(struct op_owner *o); /* accepts NULL */
 
 struct op *op_new(void); /* one reference; NULL: out of memory */
 struct op *op_ref(struct op *op);

@@ -58,7 +58,7 @@ static void world_mark_broken(struct coordinator *co, const char *cause)
     if (co->backend)
         co->backend->ops->abort(co->backend);
     /* also without batches in flight: then the device is parked and not closed */
-    device_abort(co);
+    device_abort(&co->gpu);
     tensor_queue_close(&co->queue, HVD_ABORTED, cause);
     if (co->rank == 0)
         log_error("the world is broken, all operations fail", "cause=\"%s\"", cause);

@@ -199,7 +199,7 @@ int observe_transfer(struct coordinator *co,
 
 void observe_device(struct coordinator *co)
 {
-    struct device *d = device_of(co);
+    struct device *d = device_of(&co->gpu);
     struct stats *s = &co->stats;
     struct device_counts c;
 

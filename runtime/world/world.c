@@ -201,6 +201,10 @@ static int world_open_parts(struct forming *f, struct kept_state *kept, struct e
         .size = p->size,
         .local_size = w->job.local_size,
         .settings = &w->settings,
+        .members = w->members,
+        .env = &w->env,
+        .sets = &w->sets,
+        .park = &kept->park,
         .nccl_hint = f->config->nccl_hint,
         .report_late = f->config->report_late,
     };
@@ -216,10 +220,6 @@ static int world_open_parts(struct forming *f, struct kept_state *kept, struct e
     if (rc < 0)
         return rc;
     w->co->control = w->control;
-    w->co->sets = &w->sets;
-    w->co->members = w->members;
-    w->co->env = &w->env;
-    w->co->gpu.park = &kept->park;
     return control_listen(w->control, err);
 }
 
@@ -423,7 +423,7 @@ void world_free(struct world *w)
     if (w->is_leaked)
         return;
     sets_release(&w->sets); /* subsets close before their parent */
-    device_close(w->co);
+    coordinator_close_device(w->co);
     if (w->backend)
         w->backend->ops->close(w->backend);
     control_close(w->control);

@@ -129,7 +129,7 @@ op_run_and_wait(struct world *w, struct op *op, uint64_t deadline_ns, struct err
     coordinator_own(w->co, op);
     rc = coordinator_submit(w->co, &op, 1, err);
     if (rc == 0) {
-        rc = coordinator_wait(w->co, op, OP_ENDED, deadline_ns);
+        rc = coordinator_wait(op, OP_ENDED, deadline_ns);
         if (rc == HVD_IN_PROGRESS)
             rc = err_set(err, HVD_TIMEOUT,
                          "process set: not all ranks joined it in time");
