@@ -208,7 +208,7 @@ static void world_leave(struct world *w, enum leave_reason why, uint64_t limit_n
     if (coordinator_status(w->co, NULL) != 0)
         atomic_store_explicit(&runtime.was_broken, true, memory_order_relaxed);
     /* While the seat is still run: the last events of other ranks pass through it. */
-    timeline_stop(&w->co->timeline, coordinator_status(w->co, NULL) == 0);
+    timeline_stop(&w->co->observe.timeline, coordinator_status(w->co, NULL) == 0);
     if (!coordinator_leave(w->co, why, clock_now_ns() + limit_ns)) {
         w->is_leaked = true;
         log_warn(

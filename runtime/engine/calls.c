@@ -21,7 +21,7 @@
 #include <sys/epoll.h>
 #include <time.h>
 
-#include "runtime/observe/observe.h"
+#include "runtime/engine/coordinator.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 

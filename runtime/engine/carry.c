@@ -15,14 +15,14 @@
 #include <sched.h>
 #include <stdio.h>
 
-#include "runtime/observe/observe.h"
+#include "runtime/engine/coordinator.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 #include "runtime/core/pair.h"
 
 void carry_finish(struct coordinator *co, struct op *op, int status, const char *text)
 {
-    observe_end(co, op, status);
+    observe_end(&co->observe, op, status);
     tensor_queue_remove(&co->queue,
                         op); /* first: the callback may submit the name again */
     op_finish(op, status, text);
@@ -219,7 +219,7 @@ static int op_prepare_result(struct coordinator *co,
     *ret_is_ours = true;
     if (!op_has_result(op))
         return 0;
-    observe_allocate(co, op);
+    observe_allocate(&co->observe, op);
     if (op->req.coll == COLL_ALLTOALL) {
         *ret_is_ours = false; /* from here on it is the backend's failure */
         rc = op_exchange_rows(co, op, set, err);
@@ -308,13 +308,13 @@ static int carry_run_batch(struct coordinator *co,
         return err_set(err, rc, "an agreed tensor has an invalid size");
     batch.items = co->items;
     *ret_is_ours = false; /* also for a NaN: rank 0 receives it and informs all ranks */
-    rc = observe_transfer(co, act, &began_ns, err);
+    rc = observe_transfer(&co->observe, act, &began_ns, err);
     if (rc < 0)
         return rc;
     rc = q->codec[0] ? carry_compressed(co, set, act, &batch, ret_is_ours, err)
                      : carry_post(co, set->backend, &batch, err);
     if (rc == 0)
-        observe_transferred(co, act, set->n, began_ns);
+        observe_transferred(&co->observe, act, set->n, began_ns);
     return rc;
 }
 
@@ -342,7 +342,7 @@ int carry_run(struct coordinator *co,
     int rc = 0;
 
     *ret_is_ours = true;
-    observe_run(co, act);
+    observe_run(&co->observe, act);
     if (op && (q->coll == COLL_SET_ADD || q->coll == COLL_SET_REMOVE)) {
         *ret_is_ours = false;
         rc = carry_change_sets(co, op, act, err);
@@ -367,7 +367,7 @@ int carry_run(struct coordinator *co,
     }
     if (rc < 0)
         return rc;
-    autotune_batch(co, act);
+    autotune_batch(&co->autotune, act);
     carry_end_ops(co, act);
     return 0;
 }

@@ -105,8 +105,8 @@ int carry_codec_plans(struct coordinator *co,
             return rc;
         if (!ret[i].is_compressed)
             codec_log_plain(co, q, &ret[i]);
-        stats_add(&co->stats, STATS_CODEC_RAW, ret[i].raw_bytes);
-        stats_add(&co->stats, STATS_CODEC_WIRE, ret[i].wire_bytes);
+        stats_add(&co->observe.stats, STATS_CODEC_RAW, ret[i].raw_bytes);
+        stats_add(&co->observe.stats, STATS_CODEC_WIRE, ret[i].wire_bytes);
     }
     return rc;
 }

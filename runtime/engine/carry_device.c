@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/observe/observe.h"
+#include "runtime/engine/coordinator.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 
@@ -48,7 +48,7 @@ int carry_open_comm(struct coordinator *co,
 
     if (set->device_backend)
         return 0;
-    observe_init_device(co, act);
+    observe_init_device(&co->observe, act);
     env = *co->env;
     env.rank = set->me;
     env.size = set->n;
@@ -295,7 +295,7 @@ int carry_device(struct coordinator *co,
     *ret_is_ours = false;
     batch.items = co->items;
     b = set->device_backend;
-    flight->began_ns = observe_posted(co, act);
+    flight->began_ns = observe_posted(&co->observe, act);
     if (co->settings.nancheck)
         rc = co->gpu.ops->post_check(b, &batch, err);
     rc = rc < 0 ? rc : carry_post_device(co, set, act, &batch, &flight->ticket, err);

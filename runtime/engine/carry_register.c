@@ -17,7 +17,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "runtime/observe/observe.h"
+#include "runtime/engine/coordinator.h"
 #include "runtime/base/mem.h"
 
 /* REFUSED: an error of the program; CANNOT: of NCCL or memory */

@@ -14,7 +14,7 @@
  * NAP_MIN_NS, or at once with a second submission.
  *
  * Locks: none is held while another is taken; README.md lists them. */
-#include "runtime/observe/observe.h"
+#include "runtime/engine/coordinator.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -397,7 +397,7 @@ static int coordinator_new_table(struct coordinator *co)
         .may_freeze = true,
         .fuses_groups_apart = co->settings.is_group_alone,
         .on_request = observe_request,
-        .on_request_arg = co,
+        .on_request_arg = &co->observe,
     };
 
     return negotiate_new(&cfg, &co->negotiate);
@@ -407,10 +407,9 @@ static void coordinator_free(struct op_owner *o)
 {
     struct coordinator *co = owner_coordinator(o);
 
-    timeline_release(&co->timeline);
+    observe_release(&co->observe);
     regions_release(&co->regions);
     autotune_release(&co->autotune);
-    stats_release(&co->stats);
     negotiate_free(co->negotiate);
     member_free(co->member);
     codec_state_free(co->codec_state);
@@ -452,6 +451,23 @@ static void coordinator_init_device(struct coordinator *co,
     device_init(&co->gpu, &c);
 }
 
+static void timeline_send_to_root(void *arg, const void *p, size_t n)
+{
+    (void)control_up(((struct coordinator *)arg)->control, p,
+                     n); /* the pump reports a loss */
+}
+
+static void timeline_send_to_all(void *arg, const void *p, size_t n)
+{
+    (void)control_down(((struct coordinator *)arg)->control, p,
+                       n); /* the pump reports a loss */
+}
+
+static void timeline_wake(void *arg)
+{
+    control_wake(((struct coordinator *)arg)->control);
+}
+
 int coordinator_new(const struct coordinator_config *cfg,
                     struct coordinator **ret,
                     struct err *err)
@@ -459,6 +475,8 @@ int coordinator_new(const struct coordinator_config *cfg,
     const struct settings *s = cfg->settings;
     uint32_t size = cfg->size;
     struct coordinator *co = mem_zalloc(sizeof(*co));
+    const struct timeline_link link = {timeline_send_to_root, timeline_send_to_all,
+                                       timeline_wake, co};
     long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
     if (!co)
@@ -472,8 +490,6 @@ int coordinator_new(const struct coordinator_config *cfg,
     co->members = cfg->members;
     co->env = cfg->env;
     co->sets = cfg->sets;
-    observe_init(co);
-    autotune_init(co);
     co->is_crowded = n_cpus > 0 && cfg->local_size > (uint32_t)n_cpus;
     co->stall.warn_ns = s->stall_warn_ns;
     co->stall.fail_ns = s->stall_fail_ns;
@@ -499,8 +515,17 @@ int coordinator_new(const struct coordinator_config *cfg,
         coordinator_unref(co);
         return err_set(err, -ENOMEM, "out of memory");
     }
+    observe_init(&co->observe, &co->settings, co->rank, size, co->member, &link);
+    autotune_init(&co->autotune, &co->settings, co->rank, size, co->members,
+                  &co->observe.stats);
+    gather_set(&co->gather, s->gather_ns, s->fusion_bytes);
     *ret = co;
     return 0;
+}
+
+static bool backend_takes_tuning(struct backend *b)
+{
+    return b->ops->tune && b->ops->tune(b, NULL);
 }
 
 int coordinator_start(struct coordinator *co, struct err *err)
@@ -508,7 +533,7 @@ int coordinator_start(struct coordinator *co, struct err *err)
     sigset_t all, old;
     int rc;
 
-    autotune_start(co);
+    autotune_start(&co->autotune, backend_takes_tuning(co->backend));
     atomic_store(&co->life, (int)life_next(LIFE_JOINING, LIFE_EV_JOINED));
     atomic_fetch_add(&co->owner.refs, 1); /* the thread's */
     (void)sigfillset(&all); /* signals belong to the host program's threads */
@@ -520,7 +545,7 @@ int coordinator_start(struct coordinator *co, struct err *err)
         return err_errno(err, rc, "cannot start the coordinator's thread");
     }
     co->has_thread = true;
-    observe_start(co);
+    observe_start(&co->observe);
     return 0;
 }
 
@@ -583,7 +608,7 @@ static void coordinator_end_ops(struct coordinator *co)
 static void coordinator_send_goodbye(struct coordinator *co)
 {
     if (!coordinator_is_over(co)) {
-        timeline_leave(&co->timeline, clock_now_ns());
+        timeline_leave(&co->observe.timeline, clock_now_ns());
         control_leave(co->control, co->leave_why);
     }
     coordinator_end_ops(co);

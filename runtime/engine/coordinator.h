@@ -10,9 +10,8 @@
 #include "runtime/engine/region.h"
 #include "runtime/world/settings.h"
 #include "runtime/world/sets.h"
-#include "runtime/observe/stats.h"
 #include "runtime/engine/tensor_queue.h"
-#include "runtime/observe/timeline.h"
+#include "runtime/observe/observe.h"
 #include "runtime/backend/backend.h"
 #include "runtime/control/control.h"
 #include "runtime/core/compress/codec.h"
@@ -40,8 +39,7 @@ struct coordinator {
 
     /* Used in the seat only. */
     struct negotiate *negotiate; /* rank 0 */
-    struct stats stats;          /* written in the seat, read by any thread */
-    struct timeline timeline;    /* its own rules */
+    struct observer observe;     /* its own rules */
     struct stall stall;
     uint64_t stall_next_ns;
     struct member *member;

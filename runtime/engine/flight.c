@@ -24,7 +24,7 @@
 #include <errno.h>
 #include <sched.h>
 
-#include "runtime/observe/observe.h"
+#include "runtime/engine/coordinator.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
@@ -85,9 +85,20 @@ flight_end_op(struct coordinator *co, struct op *op, int status, const char *tex
         status = HVD_NO_MEMORY;
         text = "no memory for the result";
     }
-    observe_end(co, op, status);
+    observe_end(&co->observe, op, status);
     op_finish(op, status, text);
     op_unref(op);
+}
+
+static void flight_count_device(struct coordinator *co)
+{
+    struct device *d = device_of(&co->gpu);
+    struct device_counts c;
+
+    if (!d || !co->gpu.ops->counts)
+        return;
+    co->gpu.ops->counts(d, &c);
+    observe_device(&co->observe, &c);
 }
 
 /* f has been removed from the list. */
@@ -96,10 +107,11 @@ flight_end(struct coordinator *co, struct flight *f, int status, const char *tex
 {
     struct member_act act = flight_act(f);
 
-    observe_device(co); /* before the threads that this batch wakes read the counters */
+    flight_count_device(
+        co); /* before the threads that this batch wakes read the counters */
     if (status == HVD_OK && f->n > 0) {
-        observe_transferred(co, &act, f->n_members, f->began_ns);
-        autotune_batch(co, &act);
+        observe_transferred(&co->observe, &act, f->n_members, f->began_ns);
+        autotune_batch(&co->autotune, &act);
     }
     for (size_t i = 0; i < f->n; i++)
         flight_end_op(co, op_of(f->items[i].op), status, text);
@@ -117,7 +129,9 @@ flight_report_nonfinite(struct coordinator *co, const struct flight *f, struct e
         return -EDOM; /* with poll's text */
     while (i < f->n && f->at[i] != item)
         i++;
-    return i == f->n ? -EDOM : observe_nonfinite(co, op_of(f->items[i].op), &bad, err);
+    return i == f->n
+               ? -EDOM
+               : observe_nonfinite(&co->observe, op_of(f->items[i].op), &bad, err);
 }
 
 int flights_retire(struct coordinator *co, struct err *err)

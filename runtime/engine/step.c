@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/observe/observe.h"
+#include "runtime/engine/coordinator.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
@@ -41,7 +41,7 @@ void step_fail_all(struct coordinator *co, int status, const char *text)
     struct op *op;
 
     while ((op = tensor_queue_evict(&co->queue))) {
-        observe_end(co, op, status);
+        observe_end(&co->observe, op, status);
         op_finish(op, status, text);
         op_unref(op);
     }
@@ -129,13 +129,16 @@ step_receive_answers(struct coordinator *co, const void *p, size_t n, struct err
 /* Rank 0: sends answers for all that is ready. */
 static int step_send_answers(struct coordinator *co, struct err *err)
 {
+    const struct tuning *t = autotune_take_news(&co->autotune);
     int rc = 0;
 
+    if (t)
+        negotiate_tune(co->negotiate, t);
     while (rc == 0 && negotiate_has_news(co->negotiate) && !co->has_end) {
         strbuf_clear(&co->out);
         if (negotiate_write(co->negotiate, &co->out) < 0)
             return err_set(err, -ENOMEM, "rank 0 is out of memory for answers");
-        observe_sent(co, co->out.n, control_n_below(co->control));
+        observe_sent(&co->observe, co->out.n, control_n_below(co->control));
         (void)control_down(co->control, co->out.p,
                            co->out.n); /* the pump reports a loss */
         rc = step_receive_answers(co, co->out.p, co->out.n, err);
@@ -145,7 +148,7 @@ static int step_send_answers(struct coordinator *co, struct err *err)
 
 static void step_send_requests(struct coordinator *co)
 {
-    observe_sent(co, co->out.n, 1);
+    observe_sent(&co->observe, co->out.n, 1);
     (void)control_up(co->control, co->out.p, co->out.n); /* the pump reports a loss */
 }
 
@@ -186,7 +189,7 @@ static void step_submit_op(struct coordinator *co, struct op *op)
 {
     int rc;
 
-    observe_submit(co, op);
+    observe_submit(&co->observe, op);
     op->part.req = &op->req;
     gather_add(&co->gather, &op->req, op->submitted_ns);
     rc = member_submit(co->member, &op->part);
@@ -212,7 +215,7 @@ static bool step_submit_new(struct coordinator *co)
         step_submit_op(co, op);
     }
     if (any) {
-        observe_cycle(co);
+        observe_cycle(&co->observe);
         co->offer_at_ns = 0;
     }
     return any;
@@ -224,10 +227,10 @@ int coordinator_on_up(
     struct coordinator *co = arg;
 
     if (trace_is_message(p, n))
-        return timeline_on_up(&co->timeline, rank, p, n, clock_now_ns(), err);
+        return timeline_on_up(&co->observe.timeline, rank, p, n, clock_now_ns(), err);
     if (co->has_end) /* the operation fails on that rank, with the end of the world */
         return 0;
-    observe_received(co, n);
+    observe_received(&co->observe, n);
     return step_receive_requests(co, rank, p, n, err);
 }
 
@@ -236,9 +239,9 @@ int coordinator_on_down(void *arg, const uint8_t *p, size_t n, struct err *err)
     struct coordinator *co = arg;
 
     if (trace_is_message(p, n))
-        return timeline_on_down(&co->timeline, p, n, clock_now_ns(), err);
-    observe_received(co, n);
-    observe_sent(co, n,
+        return timeline_on_down(&co->observe.timeline, p, n, clock_now_ns(), err);
+    observe_received(&co->observe, n);
+    observe_sent(&co->observe, n,
                  control_n_below(co->control)); /* control has forwarded it already */
     return step_receive_answers(co, p, n, err);
 }
@@ -247,7 +250,7 @@ void coordinator_on_ended(void *arg, const char *who)
 {
     struct coordinator *co = arg;
 
-    timeline_leave(&co->timeline, clock_now_ns());
+    timeline_leave(&co->observe.timeline, clock_now_ns());
     co->has_end = true;
     co->end_at_ns = clock_now_ns() + END_GRACE_NS;
     (void)snprintf(co->end_text, sizeof(co->end_text),
@@ -382,6 +385,18 @@ static struct op *act_first_op(const struct member_act *act)
     return op_of(act->items[0].op);
 }
 
+static void step_tune(struct coordinator *co, const struct tuning *t)
+{
+    gather_set(&co->gather, t->gather_ns, t->fusion_bytes);
+    for (size_t i = 0; i < co->sets->n; i++) {
+        struct backend *b = co->sets->v[i]->backend;
+
+        if (b && b->ops->tune)
+            (void)b->ops->tune(b, t); /* a backend may ignore it */
+    }
+    autotune_apply(&co->autotune, t);
+}
+
 static void step_do_act(struct coordinator *co, const struct member_act *act)
 {
     struct err err = ERR_INIT;
@@ -412,7 +427,7 @@ static void step_do_act(struct coordinator *co, const struct member_act *act)
             step_fail(co, false, err.text);
         break;
     case MEMBER_TUNE:
-        autotune_apply(co, act->tuning);
+        step_tune(co, act->tuning);
         break;
     case MEMBER_AGREE:
         agreement_begin(co, act);
@@ -466,7 +481,7 @@ static bool world_is_at_end(struct coordinator *co)
 {
     if (!co->has_end)
         return false;
-    if (timeline_awaits_events(&co->timeline) && !co->has_failed
+    if (timeline_awaits_events(&co->observe.timeline) && !co->has_failed
         && clock_now_ns() < co->end_at_ns)
         return false; /* the last timeline events of other ranks have not arrived */
     if (co->has_failed || clock_now_ns() >= co->end_at_ns)
@@ -513,7 +528,9 @@ static uint64_t step_next_ns(const struct coordinator *co)
         a = co->end_at_ns;
     if (flights_next_ns(co) < a && !co->has_failed)
         a = flights_next_ns(co);
-    return timeline_next_ns(&co->timeline) < a ? timeline_next_ns(&co->timeline) : a;
+    return timeline_next_ns(&co->observe.timeline) < a
+               ? timeline_next_ns(&co->observe.timeline)
+               : a;
 }
 
 /* True: something on the GPU has ended. */
@@ -553,7 +570,7 @@ bool step_once(struct coordinator *co)
     }
     if (step_check_stall(co))
         moved = true;
-    observe_step(co);
+    observe_step(&co->observe);
     atomic_store(&co->next_ns, step_next_ns(co));
     return moved;
 }

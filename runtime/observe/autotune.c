@@ -10,49 +10,40 @@
  * changed.
  *
  * Nothing here ends a training: a file that cannot be read or written, or that belongs
- * to another world, causes a warning. Called by coordinator.c, step.c and carry.c. */
+ * to another world, causes a warning. Called by the engine. */
 #include "runtime/observe/autotune.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/observe/observe.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/core/tune_file.h"
 
-static uint32_t world_count_hosts(const struct coordinator *co)
+static uint32_t world_count_hosts(const struct autotune *a)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < co->size; i++) {
-        uint32_t j = i > 0 && strcmp(co->members[i].host, co->members[i - 1].host) == 0
+    for (uint32_t i = 0; i < a->size; i++) {
+        uint32_t j = i > 0 && strcmp(a->members[i].host, a->members[i - 1].host) == 0
                          ? i - 1
                          : 0;
 
-        while (j < i && strcmp(co->members[i].host, co->members[j].host) != 0)
+        while (j < i && strcmp(a->members[i].host, a->members[j].host) != 0)
             j++;
         n += j == i;
     }
     return n;
 }
 
-static void autotune_update_stats(struct coordinator *co)
+static void autotune_update_stats(struct autotune *a)
 {
-    const struct autotune *a = &co->autotune;
-
-    stats_set(&co->stats, STATS_FUSION_BYTES, a->now.fusion_bytes);
-    stats_set(&co->stats, STATS_GATHER_NS, a->now.gather_ns);
-    stats_set(&co->stats, STATS_TUNING, a->tune && !tune_is_done(a->tune));
-}
-
-/* The backend's own settings, where it has any. */
-static bool backend_tune(struct backend *b, const struct tuning *t)
-{
-    return b && b->ops->tune && b->ops->tune(b, t);
+    stats_set(a->stats, STATS_FUSION_BYTES, a->now.fusion_bytes);
+    stats_set(a->stats, STATS_GATHER_NS, a->now.gather_ns);
+    stats_set(a->stats, STATS_TUNING, a->tune && !tune_is_done(a->tune));
 }
 
 /* --- files --- */
@@ -72,11 +63,10 @@ log_append_line(struct autotune *a, const char *path, const struct strbuf *line)
     a->log = NULL;
 }
 
-static void open_log(struct coordinator *co)
+static void open_log(struct autotune *a)
 {
     CLEANUP(strbuf_release) struct strbuf head = {0};
-    struct autotune *a = &co->autotune;
-    const char *path = co->settings.autotune_log;
+    const char *path = a->settings->autotune_log;
 
     if (!path[0])
         return;
@@ -90,22 +80,22 @@ static void open_log(struct coordinator *co)
     log_append_line(a, path, &head);
 }
 
-static void log_sample(struct coordinator *co, const struct tune_sample *s)
+static void log_sample(struct autotune *a, const struct tune_sample *s)
 {
     CLEANUP(strbuf_release) struct strbuf line = {0};
 
     strbuf_init(&line, 1024);
-    tune_log_line(++co->autotune.n_logged, s, &line);
-    log_append_line(&co->autotune, co->settings.autotune_log, &line);
+    tune_log_line(++a->n_logged, s, &line);
+    log_append_line(a, a->settings->autotune_log, &line);
 }
 
-static void autotune_save_file(struct coordinator *co)
+static void autotune_save_file(struct autotune *a)
 {
     CLEANUP(strbuf_release) struct strbuf text = {0};
-    struct tune_file f = {.ranks = co->size,
-                          .hosts = world_count_hosts(co),
-                          .tuning = *tune_settings(co->autotune.tune)};
-    const char *path = co->settings.autotune_file;
+    struct tune_file f = {.ranks = a->size,
+                          .hosts = world_count_hosts(a),
+                          .tuning = *tune_settings(a->tune)};
+    const char *path = a->settings->autotune_file;
     struct err err = ERR_INIT;
 
     if (!path[0])
@@ -119,9 +109,9 @@ static void autotune_save_file(struct coordinator *co)
 }
 
 /* True: *ret has the settings of the file. */
-static bool autotune_load_file(struct coordinator *co, struct tuning *ret)
+static bool autotune_load_file(struct autotune *a, struct tuning *ret)
 {
-    const char *path = co->settings.autotune_file;
+    const char *path = a->settings->autotune_file;
     struct tune_file f;
     AUTOFREE char *text = NULL;
     struct err err = ERR_INIT;
@@ -134,12 +124,12 @@ static bool autotune_load_file(struct coordinator *co, struct tuning *ret)
     if (rc == 0 && strlen(text) != n)
         rc = err_set(&err, -EINVAL, "%.300s: has a NUL byte", path);
     rc = rc < 0 ? rc : tune_file_read(path, text, &f, &err);
-    if (rc == 0 && (f.ranks != co->size || f.hosts != world_count_hosts(co)))
+    if (rc == 0 && (f.ranks != a->size || f.hosts != world_count_hosts(a)))
         rc = err_set(&err, -EINVAL,
                      "%.300s: found with %u ranks on %u hosts, this world has %u on %u",
-                     path, f.ranks, f.hosts, co->size, world_count_hosts(co));
+                     path, f.ranks, f.hosts, a->size, world_count_hosts(a));
     if (rc < 0) {
-        log_warn(co->settings.is_autotuned
+        log_warn(a->settings->is_autotuned
                      ? "the autotune file is not used, searching again"
                      : "the autotune file is not used, continuing without it",
                  "variable=HVD_AUTOTUNE_FILE cause=\"%s\"", err.text);
@@ -151,17 +141,15 @@ static bool autotune_load_file(struct coordinator *co, struct tuning *ret)
 
 /* --- rank 0 --- */
 
-static void autotune_begin_search(struct coordinator *co)
+static void autotune_begin_search(struct autotune *a, bool tunes_backend)
 {
-    const struct settings *s = &co->settings;
-    struct autotune *a = &co->autotune;
-    bool has_backend = backend_tune(co->backend, NULL);
+    const struct settings *s = a->settings;
     struct tune_config cfg = {
         .start = a->now,
         .is_fixed = {[TUNE_FUSION] = s->is_fusion_set,
                      [TUNE_GATHER] = s->is_gather_set,
-                     [TUNE_WHOLE] = !has_backend,
-                     [TUNE_CHUNK] = !has_backend},
+                     [TUNE_WHOLE] = !tunes_backend,
+                     [TUNE_CHUNK] = !tunes_backend},
         .n_warmup = s->autotune_warmup,
         .n_steps = s->autotune_steps,
         .n_samples = s->autotune_samples,
@@ -171,17 +159,24 @@ static void autotune_begin_search(struct coordinator *co)
         log_warn("out of memory for autotune, continuing without it",
                  "variable=HOROVOD_AUTOTUNE");
     else
-        open_log(co);
+        open_log(a);
 }
 
-void autotune_init(struct coordinator *co)
+void autotune_init(struct autotune *a,
+                   const struct settings *s,
+                   uint32_t rank,
+                   uint32_t size,
+                   const struct control_member *members,
+                   struct stats *stats)
 {
-    struct autotune *a = &co->autotune;
-
-    a->now = (struct tuning){.fusion_bytes = co->settings.fusion_bytes,
-                             .gather_ns = co->settings.gather_ns};
-    gather_set(&co->gather, a->now.gather_ns, a->now.fusion_bytes);
-    autotune_update_stats(co);
+    a->settings = s;
+    a->members = members;
+    a->rank = rank;
+    a->size = size;
+    a->stats = stats;
+    a->now =
+        (struct tuning){.fusion_bytes = s->fusion_bytes, .gather_ns = s->gather_ns};
+    autotune_update_stats(a);
 }
 
 void autotune_release(struct autotune *a)
@@ -192,30 +187,35 @@ void autotune_release(struct autotune *a)
     *a = (struct autotune){0};
 }
 
-void autotune_start(struct coordinator *co)
+static void autotune_send(struct autotune *a, const struct tuning *t)
 {
-    const struct settings *s = &co->settings;
+    a->has_news = true;
+    a->news = *t;
+}
+
+void autotune_start(struct autotune *a, bool tunes_backend)
+{
+    const struct settings *s = a->settings;
     struct tuning t;
 
-    if (co->rank != 0)
+    if (a->rank != 0)
         return;
-    if (autotune_load_file(co, &t)) {
+    if (autotune_load_file(a, &t)) {
         if (s->is_fusion_set)
             t.fusion_bytes = s->fusion_bytes;
         if (s->is_gather_set)
             t.gather_ns = s->gather_ns;
         log_info("using the settings of the autotune file", "file=%s",
                  s->autotune_file);
-        negotiate_tune(co->negotiate, &t);
+        autotune_send(a, &t);
     } else if (s->is_autotuned) {
-        autotune_begin_search(co);
+        autotune_begin_search(a, tunes_backend);
     }
-    autotune_update_stats(co);
+    autotune_update_stats(a);
 }
 
-static void autotune_finish_search(struct coordinator *co)
+static void autotune_finish_search(struct autotune *a)
 {
-    struct autotune *a = &co->autotune;
     const struct tuning *t = tune_settings(a->tune);
 
     log_info("autotune has found its settings",
@@ -225,7 +225,7 @@ static void autotune_finish_search(struct coordinator *co)
              (double)t->gather_ns / 1e6, (unsigned long long)t->whole_bytes,
              (unsigned long long)t->chunk_bytes, tune_best(a->tune) / 1e6,
              tune_first(a->tune) / 1e6);
-    autotune_save_file(co);
+    autotune_save_file(a);
     if (a->log && fclose(a->log) != 0)
         log_warn("the autotune log is incomplete",
                  "variable=HOROVOD_AUTOTUNE_LOG cause=\"%s\"", strerror(errno));
@@ -241,9 +241,8 @@ static uint64_t request_name_hash(const struct tensor_request *q)
     return h;
 }
 
-void autotune_batch(struct coordinator *co, const struct member_act *act)
+void autotune_batch(struct autotune *a, const struct member_act *act)
 {
-    struct autotune *a = &co->autotune;
     struct tune_sample sample;
     uint64_t bytes;
 
@@ -254,27 +253,30 @@ void autotune_batch(struct coordinator *co, const struct member_act *act)
             tune_tensor(a->tune, request_name_hash(act->items[i].req), bytes);
     if (!tune_batch(a->tune, clock_now_ns(), &sample))
         return;
-    log_sample(co, &sample);
+    log_sample(a, &sample);
     if (tune_is_done(a->tune))
-        autotune_finish_search(co);
+        autotune_finish_search(a);
     if (memcmp(tune_settings(a->tune), &a->now, sizeof(a->now)) == 0)
         tune_applied(a->tune); /* a warm-up sample: nothing changes */
     else
-        negotiate_tune(co->negotiate, tune_settings(a->tune));
-    autotune_update_stats(co);
+        autotune_send(a, tune_settings(a->tune));
+    autotune_update_stats(a);
+}
+
+const struct tuning *autotune_take_news(struct autotune *a)
+{
+    bool has_news = a->has_news;
+
+    a->has_news = false;
+    return has_news ? &a->news : NULL;
 }
 
 /* --- every rank --- */
 
-void autotune_apply(struct coordinator *co, const struct tuning *t)
+void autotune_apply(struct autotune *a, const struct tuning *t)
 {
-    struct autotune *a = &co->autotune;
-
     a->now = *t;
-    gather_set(&co->gather, t->gather_ns, t->fusion_bytes);
-    for (size_t i = 0; i < co->sets->n; i++)
-        (void)backend_tune(co->sets->v[i]->backend, t); /* a backend may ignore it */
     if (a->tune)
         tune_applied(a->tune);
-    autotune_update_stats(co);
+    autotune_update_stats(a);
 }

@@ -20,12 +20,12 @@
 
 /* --- timeline --- */
 
-static struct trace_event *observe_new_event(struct coordinator *co,
+static struct trace_event *observe_new_event(struct observer *o,
                                              enum trace_kind kind,
                                              uint64_t ns,
                                              const struct tensor_request *q)
 {
-    struct trace_event *ev = timeline_slot(&co->timeline, kind, ns);
+    struct trace_event *ev = timeline_slot(&o->timeline, kind, ns);
 
     if (!ev)
         return NULL;
@@ -35,72 +35,72 @@ static struct trace_event *observe_new_event(struct coordinator *co,
     return ev;
 }
 
-static void event_put(struct coordinator *co,
+static void event_put(struct observer *o,
                       enum trace_kind kind,
                       uint64_t ns,
                       const struct tensor_request *q)
 {
-    if (observe_new_event(co, kind, ns, q))
-        timeline_put(&co->timeline);
+    if (observe_new_event(o, kind, ns, q))
+        timeline_put(&o->timeline);
 }
 
-static void event_put_activity(struct coordinator *co,
+static void event_put_activity(struct observer *o,
                                enum trace_activity activity,
                                uint64_t ns,
                                const struct tensor_request *q)
 {
-    struct trace_event *ev = observe_new_event(co, TRACE_ACTIVITY, ns, q);
+    struct trace_event *ev = observe_new_event(o, TRACE_ACTIVITY, ns, q);
 
     if (!ev)
         return;
     ev->activity = (uint8_t)activity;
-    timeline_put(&co->timeline);
+    timeline_put(&o->timeline);
 }
 
-void observe_submit(struct coordinator *co, const struct op *op)
+void observe_submit(struct observer *o, const struct op *op)
 {
-    if (timeline_is_on(&co->timeline))
-        event_put(co, TRACE_NEGOTIATE, op->submitted_ns, &op->req);
+    if (timeline_is_on(&o->timeline))
+        event_put(o, TRACE_NEGOTIATE, op->submitted_ns, &op->req);
 }
 
 void observe_request(void *arg, uint32_t rank, const struct tensor_request *q)
 {
-    struct coordinator *co = arg;
+    struct observer *o = arg;
     struct trace_event *ev;
 
-    if (!timeline_is_on(&co->timeline))
+    if (!timeline_is_on(&o->timeline))
         return;
-    ev = observe_new_event(co, TRACE_TICK, clock_now_ns(), q);
+    ev = observe_new_event(o, TRACE_TICK, clock_now_ns(), q);
     if (!ev)
         return;
     ev->rank = rank;
-    timeline_put(&co->timeline);
+    timeline_put(&o->timeline);
 }
 
-void observe_cycle(struct coordinator *co)
+void observe_cycle(struct observer *o)
 {
-    if (timeline_is_on(&co->timeline)
-        && atomic_load_explicit(&co->timeline.marks_cycles, memory_order_relaxed)
-        && timeline_slot(&co->timeline, TRACE_CYCLE, clock_now_ns()))
-        timeline_put(&co->timeline);
+    if (timeline_is_on(&o->timeline)
+        && atomic_load_explicit(&o->timeline.marks_cycles, memory_order_relaxed)
+        && timeline_slot(&o->timeline, TRACE_CYCLE, clock_now_ns()))
+        timeline_put(&o->timeline);
 }
 
-void observe_run(struct coordinator *co, const struct member_act *act)
+void observe_run(struct observer *o, const struct member_act *act)
 {
     uint64_t now;
 
-    if (!timeline_is_on(&co->timeline))
+    if (!timeline_is_on(&o->timeline))
         return;
     now = clock_now_ns();
     for (size_t i = 0; i < act->n_items; i++)
         if (act->items[i].op)
-            event_put(co, TRACE_START, now, act->items[i].req);
+            event_put(o, TRACE_START, now, act->items[i].req);
 }
 
-void observe_allocate(struct coordinator *co, const struct op *op)
+void observe_allocate(struct observer *o, const struct op *op)
 {
-    if (timeline_is_on(&co->timeline))
-        event_put_activity(co, TRACE_ALLOCATE_OUTPUT, clock_now_ns(), &op->req);
+    if (timeline_is_on(&o->timeline))
+        event_put_activity(o, TRACE_ALLOCATE_OUTPUT, clock_now_ns(), &op->req);
 }
 
 /* --- NaN --- */
@@ -111,7 +111,7 @@ static bool op_has_input(const struct op *op)
            || op->me == op->root;
 }
 
-int observe_nonfinite(const struct coordinator *co,
+int observe_nonfinite(const struct observer *o,
                       const struct op *op,
                       const struct nonfinite *bad,
                       struct err *err)
@@ -122,29 +122,29 @@ int observe_nonfinite(const struct coordinator *co,
         err, -EDOM,
         "%s on rank %u (host %s): element %llu of %llu in tensor %s, input of "
         "%s (%llu such elements; HVD_NANCHECK)",
-        bad->is_nan ? "NaN" : "infinity", co->rank, co->settings.host,
+        bad->is_nan ? "NaN" : "infinity", o->rank, o->settings->host,
         (unsigned long long)bad->at, (unsigned long long)op->count,
         name_shown(op->req.name, name), collective_name(op->req.coll),
         (unsigned long long)bad->n);
 }
 
 static int
-op_check_finite(const struct coordinator *co, const struct op *op, struct err *err)
+op_check_finite(const struct observer *o, const struct op *op, struct err *err)
 {
     struct nonfinite bad;
 
     if (!op_has_input(op) || !nonfinite_find(op->req.dtype, op->data, op->count, &bad))
         return 0;
-    return observe_nonfinite(co, op, &bad, err);
+    return observe_nonfinite(o, op, &bad, err);
 }
 
 /* --- what the member counts --- */
 
 /* A plan's tensors repeat: each time all of them were carried out is a step. */
-static void stats_count_steps(struct coordinator *co, const struct member_counts *c)
+static void stats_count_steps(struct observer *o, const struct member_counts *c)
 {
-    struct stats *s = &co->stats;
-    uint32_t n_plan = member_plan_size(co->member);
+    struct stats *s = &o->stats;
+    uint32_t n_plan = member_plan_size(o->member);
 
     if (n_plan == 0 || c->n_plans != s->plan_no) { /* no plan, or another */
         s->plan_no = c->n_plans;
@@ -158,10 +158,10 @@ static void stats_count_steps(struct coordinator *co, const struct member_counts
     }
 }
 
-static void stats_update_counts(struct coordinator *co)
+static void stats_update_counts(struct observer *o)
 {
-    struct member_counts c = member_counts(co->member);
-    struct stats *s = &co->stats;
+    struct member_counts c = member_counts(o->member);
+    struct stats *s = &o->stats;
 
     stats_set(s, STATS_HITS, c.n_hits);
     stats_set(s, STATS_MISSES, c.n_requests);
@@ -169,22 +169,21 @@ static void stats_update_counts(struct coordinator *co)
     stats_set(s, STATS_LEAVES, c.n_leaves);
     stats_set(s, STATS_PLANNED, c.n_planned);
     stats_set(s, STATS_AGREEMENTS, c.n_rounds);
-    stats_count_steps(co, &c);
+    stats_count_steps(o, &c);
 }
 
 /* --- batches --- */
 
-int observe_transfer(struct coordinator *co,
+int observe_transfer(struct observer *o,
                      const struct member_act *act,
                      uint64_t *ret_ns,
                      struct err *err)
 {
-    bool is_on = timeline_is_on(&co->timeline);
+    bool is_on = timeline_is_on(&o->timeline);
     uint64_t now;
 
-    for (size_t i = 0; co->settings.nancheck && i < act->n_items; i++) {
-        int r =
-            act->items[i].op ? op_check_finite(co, op_of(act->items[i].op), err) : 0;
+    for (size_t i = 0; o->settings->nancheck && i < act->n_items; i++) {
+        int r = act->items[i].op ? op_check_finite(o, op_of(act->items[i].op), err) : 0;
 
         if (r < 0)
             return r;
@@ -192,52 +191,47 @@ int observe_transfer(struct coordinator *co,
     now = clock_now_ns();
     for (size_t i = 0; is_on && i < act->n_items; i++)
         if (act->items[i].op)
-            event_put_activity(co, TRACE_TRANSFER, now, act->items[i].req);
+            event_put_activity(o, TRACE_TRANSFER, now, act->items[i].req);
     *ret_ns = now;
     return 0;
 }
 
-void observe_device(struct coordinator *co)
+void observe_device(struct observer *o, const struct device_counts *c)
 {
-    struct device *d = device_of(&co->gpu);
-    struct stats *s = &co->stats;
-    struct device_counts c;
+    struct stats *s = &o->stats;
 
-    if (!d || !co->gpu.ops->counts)
-        return;
-    co->gpu.ops->counts(d, &c);
-    stats_set(s, STATS_DEVICE_PACKED, c.packed_bytes);
-    stats_set(s, STATS_DEVICE_DIRECT, c.direct_bytes);
-    stats_set(s, STATS_DEVICE_REGISTERED, c.registered_bytes);
-    stats_set(s, STATS_DEVICE_SM, (uint64_t)c.sm);
-    stats_set(s, STATS_DEVICE_NCCL, (uint64_t)c.nccl);
-    stats_set(s, STATS_DEVICE_CUDA, (uint64_t)c.cuda);
+    stats_set(s, STATS_DEVICE_PACKED, c->packed_bytes);
+    stats_set(s, STATS_DEVICE_DIRECT, c->direct_bytes);
+    stats_set(s, STATS_DEVICE_REGISTERED, c->registered_bytes);
+    stats_set(s, STATS_DEVICE_SM, (uint64_t)c->sm);
+    stats_set(s, STATS_DEVICE_NCCL, (uint64_t)c->nccl);
+    stats_set(s, STATS_DEVICE_CUDA, (uint64_t)c->cuda);
 }
 
-static uint64_t events_put_activity(struct coordinator *co,
+static uint64_t events_put_activity(struct observer *o,
                                     const struct member_act *act,
                                     enum trace_activity activity)
 {
     const uint64_t now = clock_now_ns();
 
-    for (size_t i = 0; timeline_is_on(&co->timeline) && i < act->n_items; i++)
+    for (size_t i = 0; timeline_is_on(&o->timeline) && i < act->n_items; i++)
         if (act->items[i].op)
-            event_put_activity(co, activity, now, act->items[i].req);
+            event_put_activity(o, activity, now, act->items[i].req);
     return now;
 }
 
-void observe_init_device(struct coordinator *co, const struct member_act *act)
+void observe_init_device(struct observer *o, const struct member_act *act)
 {
-    (void)events_put_activity(co, act, TRACE_INIT_DEVICE);
+    (void)events_put_activity(o, act, TRACE_INIT_DEVICE);
 }
 
-uint64_t observe_posted(struct coordinator *co, const struct member_act *act)
+uint64_t observe_posted(struct observer *o, const struct member_act *act)
 {
-    stats_add(&co->stats, STATS_DEVICE_BATCHES, 1);
-    return events_put_activity(co, act, TRACE_DEVICE);
+    stats_add(&o->stats, STATS_DEVICE_BATCHES, 1);
+    return events_put_activity(o, act, TRACE_DEVICE);
 }
 
-void observe_transferred(struct coordinator *co,
+void observe_transferred(struct observer *o,
                          const struct member_act *act,
                          uint32_t n_members,
                          uint64_t began_ns)
@@ -252,8 +246,8 @@ void observe_transferred(struct coordinator *co,
         bytes += op->bytes;
         waited_ns += began_ns - op->submitted_ns;
     }
-    stats_update_counts(co); /* before waiters wake, so they read complete counters */
-    stats_batch(&co->stats, act->items[0].req->coll, act->n_items, n_members, bytes,
+    stats_update_counts(o); /* before waiters wake, so they read complete counters */
+    stats_batch(&o->stats, act->items[0].req->coll, act->n_items, n_members, bytes,
                 waited_ns, clock_now_ns() - began_ns);
 }
 
@@ -271,83 +265,77 @@ static uint64_t op_output_bytes(const struct op *op)
     return n;
 }
 
-void observe_end(struct coordinator *co, const struct op *op, int status)
+void observe_end(struct observer *o, const struct op *op, int status)
 {
     struct trace_event *ev;
 
-    stats_tensor(&co->stats, op->req.coll, status == HVD_OK,
+    stats_tensor(&o->stats, op->req.coll, status == HVD_OK,
                  op_has_input(op) ? op->bytes : 0,
                  status == HVD_OK ? op_output_bytes(op) : 0);
-    if (!timeline_is_on(&co->timeline))
+    if (!timeline_is_on(&o->timeline))
         return;
-    ev = observe_new_event(co, TRACE_END, clock_now_ns(), &op->req);
+    ev = observe_new_event(o, TRACE_END, clock_now_ns(), &op->req);
     if (!ev)
         return;
     ev->bytes = op->bytes;
     if (op_is_posted(op))
         ev->activity = TRACE_DEVICE;
-    timeline_put(&co->timeline);
+    timeline_put(&o->timeline);
 }
 
 /* --- messages --- */
 
-void observe_sent(struct coordinator *co, size_t n, uint32_t n_peers)
+void observe_sent(struct observer *o, size_t n, uint32_t n_peers)
 {
-    stats_add(&co->stats, STATS_SENT, n_peers);
-    stats_add(&co->stats, STATS_SENT_BYTES, (uint64_t)n * n_peers);
+    stats_add(&o->stats, STATS_SENT, n_peers);
+    stats_add(&o->stats, STATS_SENT_BYTES, (uint64_t)n * n_peers);
 }
 
-void observe_received(struct coordinator *co, size_t n)
+void observe_received(struct observer *o, size_t n)
 {
-    stats_add(&co->stats, STATS_RECEIVED, 1);
-    stats_add(&co->stats, STATS_RECEIVED_BYTES, n);
+    stats_add(&o->stats, STATS_RECEIVED, 1);
+    stats_add(&o->stats, STATS_RECEIVED_BYTES, n);
 }
 
-static void timeline_send_to_root(void *arg, const void *p, size_t n)
+void observe_step(struct observer *o)
 {
-    (void)control_up(((struct coordinator *)arg)->control, p,
-                     n); /* the pump reports a loss */
-}
-
-static void timeline_wake_control(void *arg)
-{
-    control_wake(((struct coordinator *)arg)->control);
-}
-
-static void timeline_send_to_all(void *arg, const void *p, size_t n)
-{
-    (void)control_down(((struct coordinator *)arg)->control, p,
-                       n); /* the pump reports a loss */
-}
-
-void observe_step(struct coordinator *co)
-{
-    stats_update_counts(co);
-    if (timeline_next_ns(&co->timeline) != UINT64_MAX)
-        timeline_step(&co->timeline, clock_now_ns());
+    stats_update_counts(o);
+    if (timeline_next_ns(&o->timeline) != UINT64_MAX)
+        timeline_step(&o->timeline, clock_now_ns());
 }
 
 /* --- life --- */
 
-void observe_init(struct coordinator *co)
+void observe_init(struct observer *o,
+                  const struct settings *s,
+                  uint32_t rank,
+                  uint32_t size,
+                  const struct member *member,
+                  const struct timeline_link *link)
 {
-    const struct timeline_link link = {timeline_send_to_root, timeline_send_to_all,
-                                       timeline_wake_control, co};
-
+    o->rank = rank;
+    o->settings = s;
+    o->member = member;
     /* The launcher reads the pages of the whole job, so the page has the rank in the
      * job. */
-    stats_init(&co->stats, co->settings.stats_dir, co->settings.job_rank,
-               co->settings.job_size, co->settings.generation, clock_now_ns());
-    timeline_init(&co->timeline, co->rank, co->size, &link);
+    stats_init(&o->stats, s->stats_dir, s->job_rank, s->job_size, s->generation,
+               clock_now_ns());
+    timeline_init(&o->timeline, rank, size, link);
 }
 
-void observe_start(struct coordinator *co)
+void observe_release(struct observer *o)
 {
-    const struct settings *s = &co->settings;
+    timeline_release(&o->timeline);
+    stats_release(&o->stats);
+}
+
+void observe_start(struct observer *o)
+{
+    const struct settings *s = o->settings;
     struct err err = ERR_INIT;
 
-    if (co->rank == 0 && s->timeline[0]
-        && timeline_start(&co->timeline, s->timeline, s->timeline_mark_cycles,
+    if (o->rank == 0 && s->timeline[0]
+        && timeline_start(&o->timeline, s->timeline, s->timeline_mark_cycles,
                           s->timeline_all, &err)
                < 0)
         log_warn("cannot start the timeline, continuing without it", "cause=\"%s\"",

@@ -16,7 +16,7 @@ runtime/core        runtime/base runtime/contract runtime/wire
 runtime/backend     runtime/base runtime/core runtime/contract runtime/rendezvous runtime/wire
 runtime/backend/nccl runtime/base runtime/core runtime/backend runtime/wire
 runtime/control     runtime/base runtime/contract runtime/core runtime/rendezvous runtime/wire
-runtime/observe     runtime/base runtime/contract runtime/core runtime/control runtime/engine hvd.h
+runtime/observe     runtime/base runtime/contract runtime/core runtime/control runtime/backend/device.h runtime/engine/op.h runtime/world/settings.h hvd.h
 runtime/engine      runtime/base runtime/contract runtime/core runtime/control runtime/backend runtime/observe runtime/world/settings.h runtime/world/sets.h hvd.h
 runtime/world       runtime/base runtime/contract runtime/core runtime/control runtime/backend runtime/engine runtime/rendezvous runtime/wire runtime/bootstrap hvd.h
 runtime/api         runtime/base runtime/contract runtime/core runtime/world runtime/engine runtime/bootstrap runtime/wire/bytes.h hvd.h
