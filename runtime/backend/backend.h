@@ -150,40 +150,6 @@ struct backend_ops {
                       uint64_t *ret_words,
                       bool *ret_done,
                       struct err *err);
-    /* Calls: how a member joins agreements that other members start and in which it has
-     * nothing to do.
-     *
-     *   agree_call           requests that all other members join the current agreement
-     *   agree_call_state     what other members do about the next agreement. Called
-     *                        between agreements, often; it is cheap
-     *   agree_arm_wakeup     from here until agree_disarm_wakeup this member does not
-     *                        poll agree_call_state. A member that starts the next
-     *                        agreement (CALL_STARTED) or calls for it (CALL_CALLED)
-     *                        makes one of our agree_wakeup_fds readable if it cannot
-     *                        complete without us. Returns what agree_call_state returns
-     *                        after this took effect. words[n], if not NULL: other
-     *                        members may use these as ours in any number of agreements
-     *                        that are called for and have our tag (not 0; words must
-     *                        not change while the tag does not)
-     *   agree_disarm_wakeup  true if they have done so: the last such agreement is
-     *                        current as if we had started it, and must be polled
-     *   agree_tag            the tag of the agreements from here on
-     *   agree_wakeup_fds     descriptors to sleep on while armed, -1: none. [0] is for
-     *                        members of this host, [1] for members of other hosts; [1]
-     *                        is readable during agreements too. Owned by the backend,
-     *                        valid until close. After an error the caller may continue
-     *                        without them and poll now and then
-     *
-     * NULL if agree_begin is. */
-    void (*agree_call)(struct backend *b);
-    enum agree_call (*agree_call_state)(struct backend *b);
-    enum agree_call (*agree_arm_wakeup)(struct backend *b,
-                                        enum agree_call what,
-                                        const uint64_t *words,
-                                        uint32_t n);
-    bool (*agree_disarm_wakeup)(struct backend *b);
-    void (*agree_tag)(struct backend *b, uint32_t tag);
-    int (*agree_wakeup_fds)(struct backend *b, int ret_fds[2], struct err *err);
     /* Applies these settings from here on; called by all members at the same point
      * between two batches, outside of an agreement, with equal settings. Children
      * created later start with them. t NULL: changes nothing. True: some of them have

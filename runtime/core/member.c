@@ -14,31 +14,23 @@
  *
  * I3  The acts of one agreement are handed out before the next agreement starts.
  *
- * Why overlapping process sets cannot deadlock in a plan. The AND is the same on all
- * ranks, so the list of agreed tensors is too. Every rank cuts batches from the whole
- * list, using rank 0's requests for tensors of sets that it is not in (records.c). So
- * all ranks have the same sequence of batches and each takes part in those of its sets.
- * Consider the first unfinished batch of that sequence: its members have finished all
- * batches before it, so they are in it or about to enter it. It finishes. No rank
- * starts an agreement before it has carried out the result of the last one (I3), and no
- * rank inside a batch waits for a rank that is in an agreement.
+ * Why overlapping process sets cannot deadlock. All ranks have one sequence of batches:
+ * the batches of all sets in rank 0's one stream of answers, and in a plan, which
+ * contains tensors of the world only, those that every rank cuts from the same AND.
+ * Every rank carries out the batches of its sets in that order. Consider the first
+ * unfinished batch of the sequence: its members have finished all batches before it, so
+ * they are in it or about to enter it. It finishes.
  *
- * Who enters an agreement. An agreement needs all ranks. In a plan of world tensors
- * every rank that has submitted one enters, as all will. In a plan with sets, a rank
- * that has a new tensor to offer starts an agreement; if the tensor belongs to a set,
- * it also calls the other ranks, and all enter with whatever they have. A rank whose
- * offer found no partner does not retry: it waits outside and enters the next agreement
- * that another rank starts. The last rank to submit a tensor of a set therefore meets
- * the words of the other ranks: in the first agreement in which it offers the tensor
- * or, if another rank submitted during that agreement, in the next one, which that rank
- * starts.
+ * Why agreements do not keep ranks from a batch. No rank starts an agreement before it
+ * has carried out the result of the last one (I3) and all answers before FREEZE, and
+ * answers behind FREEZE are carried out when the plan is left. So all ranks enter each
+ * agreement at the same position of the sequence, and no rank inside a batch waits for a
+ * rank that is in an agreement.
  *
- * Proxy words. A rank that sleeps with nothing to offer leaves its words for the
- * other ranks to use (member_proxy_words). The words are constant while the plan
- * lasts, and no tensor of this rank can be agreed with them. The only news that the
- * rank can miss is that the plan was left. Only the last agreement that used its words
- * can report that, because in another plan the words are not used. The rank therefore
- * continues from that agreement as if it had started it (member_resume). */
+ * Who enters an agreement. It needs all ranks. A rank that has submitted a tensor of the
+ * plan enters one, and all ranks will, because all belong to the world. A rank that must
+ * leave the plan enters one too, and rank 0 sends LEAVE to the ranks that have nothing
+ * to offer, which is a reason to leave for them (member.h). */
 #include "runtime/core/member_state.h"
 
 #include <errno.h>
@@ -122,7 +114,7 @@ bool member_is_in_plan(const struct member *m)
 
 uint32_t member_plan_size(const struct member *m)
 {
-    return m->mode == MODE_PLAN ? plan_n_ours(m->plan) : 0;
+    return m->mode == MODE_PLAN ? m->n_plan : 0;
 }
 
 bool member_has_offer(const struct member *m)
@@ -133,39 +125,6 @@ bool member_has_offer(const struct member *m)
 bool member_has_whole_plan(const struct member *m)
 {
     return m->mode == MODE_PLAN && plan_is_whole(m->plan);
-}
-
-bool member_has_set_plan(const struct member *m)
-{
-    return m->mode == MODE_PLAN && plan_has_sets(m->plan);
-}
-
-bool member_proxy_words(struct member *m, const uint64_t **ret_words, uint32_t *ret_n)
-{
-    if (!member_has_set_plan(m) || m->is_agreeing || m->must_leave || member_has_todo(m)
-        || plan_has_any(m->plan) || plan_news(m->plan) != PLAN_NO_NEWS)
-        return false;
-    plan_offer(m->plan, true, m->words);
-    *ret_words = m->words;
-    *ret_n = plan_words(m->plan);
-    return true;
-}
-
-void member_resume(struct member *m)
-{
-    m->is_agreeing = true;
-    m->stats.n_rounds++;
-}
-
-uint32_t member_plan_no(const struct member *m)
-{
-    return m->mode == MODE_PLAN ? m->plan_no : 0;
-}
-
-bool member_wants_call(const struct member *m)
-{
-    return m->is_agreeing && member_has_set_plan(m)
-           && (m->must_leave || plan_news(m->plan) == PLAN_NEWS_OF_SETS);
 }
 
 bool member_has_todo(const struct member *m)
@@ -373,15 +332,13 @@ int member_add_item(struct member *m, size_t n, struct member_op *op)
 /* --- the plan --- */
 
 /* Looks up this rank's records of the plan's slots. */
-static int member_find_plan_records(struct member *m,
-                                    const struct down *d,
-                                    bool *is_ours,
-                                    struct err *err)
+static int
+member_find_plan_records(struct member *m, const struct down *d, struct err *err)
 {
     for (uint32_t i = 0; i < d->n_slots; i++) {
         struct cache_record *rec = records_get(&m->records, down_slot(d, i));
 
-        if (!rec || rec->is_ours != member_is_in_set(m, rec->req.process_set))
+        if (!rec || !rec->is_ours || rec->req.process_set != 0)
             return err_set(err, -EPROTO,
                            "rank 0 plans slot %u, which this rank does not have",
                            down_slot(d, i));
@@ -390,14 +347,12 @@ static int member_find_plan_records(struct member *m,
         rec->plan = d->plan;
         rec->place = i;
         m->window[i] = &rec->req;
-        is_ours[i] = rec->is_ours;
     }
     return 0;
 }
 
 static int member_begin_plan(struct member *m, const struct down *d, struct err *err)
 {
-    AUTOFREE bool *is_ours = mem_calloc(d->n_slots, sizeof(*is_ours));
     int rc;
 
     member_drop_plan(m);
@@ -407,12 +362,12 @@ static int member_begin_plan(struct member *m, const struct down *d, struct err 
     m->by_place = mem_calloc(d->n_slots, sizeof(void *));
     m->order = mem_calloc(d->n_slots, sizeof(*m->order));
     m->window = mem_calloc(d->n_slots, sizeof(void *));
-    if (!is_ours || !m->recs || !m->by_place || !m->order || !m->window)
+    if (!m->recs || !m->by_place || !m->order || !m->window)
         return err_set(err, -ENOMEM, "out of memory for a plan");
-    rc = member_find_plan_records(m, d, is_ours, err);
+    rc = member_find_plan_records(m, d, err);
     if (rc < 0)
         return rc;
-    rc = plan_new(m->window, is_ours, d->n_slots, &m->plan);
+    rc = plan_new(m->window, d->n_slots, &m->plan);
     if (rc < 0)
         return err_set(err, rc,
                        rc == -ENOMEM ? "out of memory for a plan"
@@ -438,35 +393,28 @@ static void member_end_plan(struct member *m)
     member_drop_plan(m);
 }
 
-/* Hands out the next agreed batch that this rank is in. NOTHING: none is left. */
+/* Hands out the next agreed batch. NOTHING: none is left. */
 static int member_take_agreed(struct member *m, struct member_act *ret, struct err *err)
 {
-    while (m->at_order < m->n_order) {
-        uint32_t first = m->order[m->at_order];
-        size_t take =
-            fusion_take(m->window + m->at_order, m->n_order - m->at_order, &m->limit);
+    size_t take;
 
-        if (!plan_is_ours(m->plan, first)) {
-            m->at_order += (uint32_t)take;
-            continue;
-        }
-        m->held = m->recs[first];
-        records_hold(m->held);
-        ret->counts = m->held->counts;
-        ret->n_counts = m->held->n_counts;
-        for (size_t i = 0; i < take; i++)
-            if (member_add_item(m, i, m->by_place[m->order[m->at_order++]]) < 0)
-                return err_set(err, -ENOMEM, "out of memory for a batch");
-        m->stats.n_planned += take;
-        member_hand_out(m, take, ret);
-        break;
-    }
+    if (m->at_order == m->n_order)
+        return 0;
+    take = fusion_take(m->window + m->at_order, m->n_order - m->at_order, &m->limit);
+    m->held = m->recs[m->order[m->at_order]];
+    records_hold(m->held);
+    ret->counts = m->held->counts;
+    ret->n_counts = m->held->n_counts;
+    for (size_t i = 0; i < take; i++)
+        if (member_add_item(m, i, m->by_place[m->order[m->at_order++]]) < 0)
+            return err_set(err, -ENOMEM, "out of memory for a batch");
+    m->stats.n_planned += take;
+    member_hand_out(m, take, ret);
     return 0;
 }
 
-static void plan_begin_agreement(struct member *m, bool calls, struct member_act *ret)
+static void plan_begin_agreement(struct member *m, struct member_act *ret)
 {
-    ret->calls = calls;
     plan_offer(m->plan, !m->must_leave, m->words);
     ret->kind = MEMBER_AGREE;
     ret->words = m->words;
@@ -476,26 +424,12 @@ static void plan_begin_agreement(struct member *m, bool calls, struct member_act
 }
 
 /* In a plan. An answer behind FREEZE is a reason to leave. */
-static void plan_offer_if_due(struct member *m,
-                              bool may_offer,
-                              enum agree_call call,
-                              struct member_act *ret)
+static void plan_offer_if_due(struct member *m, bool may_offer, struct member_act *ret)
 {
-    enum plan_news news = plan_news(m->plan);
-
     if (m->todo_head)
         m->must_leave = true;
-    if (m->is_agreeing)
-        return;
-    if (!plan_has_sets(m->plan)) {
-        if (m->must_leave || (may_offer && plan_has_any(m->plan)))
-            plan_begin_agreement(m, false, ret);
-    } else if (m->must_leave || (may_offer && news != PLAN_NO_NEWS)
-               || call == CALL_CALLED
-               || (call == CALL_STARTED && plan_has_any(m->plan))) {
-        plan_begin_agreement(
-            m, m->must_leave || news == PLAN_NEWS_OF_SETS || call == CALL_CALLED, ret);
-    }
+    if (!m->is_agreeing && (m->must_leave || (may_offer && plan_has_any(m->plan))))
+        plan_begin_agreement(m, ret);
 }
 
 int member_agreed(struct member *m, const uint64_t *words, bool *ret_is_empty)
@@ -532,7 +466,6 @@ static int member_read_answer(struct member *m, struct err *err)
 
 int member_next(struct member *m,
                 bool may_offer,
-                enum agree_call call,
                 struct member_act *ret,
                 struct err *err)
 {
@@ -548,7 +481,7 @@ int member_next(struct member *m,
     if (rc < 0 || ret->kind != MEMBER_NOTHING)
         return rc;
     if (m->mode == MODE_PLAN) {
-        plan_offer_if_due(m, may_offer, call, ret);
+        plan_offer_if_due(m, may_offer, ret);
         return 0;
     }
     while (m->todo_head && ret->kind == MEMBER_NOTHING) {
@@ -565,7 +498,7 @@ int member_next(struct member *m,
             if (m->reader.in.left == 0)
                 member_todo_drop(
                     m); /* else: the answers behind FREEZE are a reason to leave */
-            return member_next(m, may_offer, call, ret, err);
+            return member_next(m, may_offer, ret, err);
         }
     }
     return 0;

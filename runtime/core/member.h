@@ -11,12 +11,11 @@
  * The plan. Between the answer FREEZE and the moment when all ranks leave the plan, no
  * rank sends requests. A rank that has submitted tensors of the plan offers them in an
  * agreement: a bitwise AND over all ranks. The tensors that all ranks have are carried
- * out in the order of the plan. Tensors of process sets are part of the plan too. All
- * ranks receive the result for all sets, so that all compute the same batches; a rank
- * skips the batches of sets that it is not in.
+ * out in the order of the plan. A plan contains tensors of the world only, that is of
+ * process set 0: every rank submits each of them, so every rank enters each agreement.
  *
- * Leaving the plan. A rank that has submitted something else, or has received an answer
- * behind FREEZE, clears its stay bit in the agreement. It also sends LEAVE to rank 0,
+ * Leaving the plan. A rank that has submitted something else, such as a tensor of
+ * another process set, or has received an answer behind FREEZE, clears its stay bit in the agreement. It also sends LEAVE to rank 0,
  * which sends it to all, so that idle ranks enter the agreement. All ranks leave at the
  * same agreement, none of whose tensors is carried out, and submit their open
  * operations to rank 0 again. */
@@ -64,7 +63,6 @@ struct member_act { /* valid until the next call of member_next or member_agreed
     const struct tuning *tuning;
     const uint64_t *words;
     uint32_t n_words;
-    bool calls; /* AGREE: call all ranks to it, even those that have nothing to offer */
 };
 
 struct member;
@@ -84,13 +82,9 @@ int member_receive(struct member *m, const void *p, size_t n, struct err *err);
 
 /* Sets *ret to what to do now. Carry it out before the next call. may_offer false:
  * begin no agreement unless one is needed; for a caller that delays the next offer
- * after an empty agreement, or that gathers more tensors. call: the state of the next
- * agreement, used in plans with process sets only. All ranks enter one in state
- * CALL_CALLED; ranks that wait for a tensor also enter one in state CALL_STARTED. An
- * error breaks the world. */
+ * after an empty agreement, or that gathers more tensors. An error breaks the world. */
 int member_next(struct member *m,
                 bool may_offer,
-                enum agree_call call,
                 struct member_act *ret,
                 struct err *err);
 /* Passes the result of the agreement. *ret_is_empty: no rank leaves the plan, and the
@@ -101,24 +95,11 @@ int member_agreed(struct member *m, const uint64_t *words, bool *ret_is_empty);
 void member_leave_plan(struct member *m);
 bool member_is_agreeing(const struct member *m); /* between AGREE and member_agreed */
 bool member_is_in_plan(const struct member *m);
-uint32_t member_plan_size(const struct member *m); /* tensors of this rank */
+uint32_t member_plan_size(const struct member *m); /* tensors; 0: no plan */
 bool member_has_offer(const struct member *m);     /* in a plan, not in an agreement */
 /* In a plan: has this rank submitted all tensors of the step, so that waiting adds
  * none? */
 bool member_has_whole_plan(const struct member *m);
-/* Is this a plan with tensors of process sets? Then agreements of other ranks need this
- * rank at any time. */
-bool member_has_set_plan(const struct member *m);
-/* In such a plan, with nothing to offer: may other ranks use this rank's words in
- * agreements while it sleeps? They are *ret_words[0..*ret_n), valid until the next
- * call. */
-bool member_proxy_words(struct member *m, const uint64_t **ret_words, uint32_t *ret_n);
-/* Other ranks used the words. This rank continues in the last of those agreements. */
-void member_resume(struct member *m);
-uint32_t member_plan_no(const struct member *m); /* 0: not in a plan */
-/* During an agreement: has this rank submitted a tensor of a set that waits for the
- * next one? */
-bool member_wants_call(const struct member *m);
 bool member_has_todo(const struct member *m); /* answers not carried out yet */
 
 /* The name of a tensor that other ranks wait for and this rank has not submitted,

@@ -47,11 +47,11 @@ struct member {
     uint32_t plan_no, n_plan;
     struct fusion_limit limit;
     struct cache_record **recs;  /* [n_plan] held */
-    struct member_op **by_place; /* [n_plan] NULL: not submitted, or of another set */
+    struct member_op **by_place; /* [n_plan] NULL: not submitted */
     uint32_t *order; /* [n_plan] agreed and not handed out: from at_order to n_order */
     uint32_t n_order, at_order;
     bool must_leave, has_sent_leave, is_agreeing;
-    uint64_t n_agreed; /* tensors, of other sets too, since the plan began */
+    uint64_t n_agreed; /* tensors, since the plan began */
     uint64_t words[CYCLE_MAX / 64 + 1];
 
     struct member_item *items; /* of the current act */

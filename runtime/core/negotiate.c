@@ -18,7 +18,12 @@
  * I5  A bit of the cache means the tensor that the slot had on the sender when it sent
  *     the bit (slots.c). An answer is sent by slot alone only if every rank sent the bit.
  *
- * I6  A plan is frozen only when nothing else is pending. Requests of the plan's
+ * I6  A plan contains tensors of the world (process set 0) only. A tensor of another
+ *     set or of a pair ends the count of equal steps, as any tensor does that a plan
+ *     cannot contain. So a loop that uses other sets in each step stays with bits; if it
+ *     uses them now and then, plans begin in between and are left for them, and cycle.c
+ *     makes them rare if they are short.
+ *     A plan is frozen only when nothing else is pending. Requests of the plan's
  *     tensors that a rank sent before it received the plan are dropped here; the rank
  *     puts them into the plan itself (member.c). The same holds for a join, because it
  *     follows everything that its rank has submitted. From FREEZE until a rank leaves
@@ -325,6 +330,15 @@ static bool pending_is_all_hits(const struct pending *p)
     return p->set && p->n_hits == p->set->view.n;
 }
 
+/* The slot of a tensor that a plan can contain: one of the world that every rank sent as
+ * a bit. SLOT_NONE: it cannot. */
+static uint32_t pending_plan_slot(const struct negotiate *n, const struct pending *p)
+{
+    return p->text || p->first.process_set != 0 || !pending_is_all_hits(p)
+               ? SLOT_NONE
+               : slots_find(n->slots, p->first.process_set, p->first.name);
+}
+
 static void
 negotiate_fill_counts(struct negotiate *n, const struct pending *p, struct down *d)
 {
@@ -398,8 +412,8 @@ static bool cycle_count_answer(struct negotiate *n,
                                const uint32_t **ret_slots,
                                uint32_t *ret_n)
 {
-    return !(p->is_inside && cycle_is_new(n->cycle, p->first.process_set))
-           && cycle_answer(n->cycle, p->first.process_set, slot, ret_slots, ret_n);
+    return !(p->is_inside && cycle_is_new(n->cycle))
+           && cycle_answer(n->cycle, slot, ret_slots, ret_n);
 }
 
 /* If the first ready tensor begins an equal step: writes FREEZE instead of an
@@ -417,9 +431,8 @@ static bool negotiate_freeze(struct negotiate *n, struct strbuf *out)
 
     if (!n->cycle)
         return false;
-    slot = slots_find(n->slots, p->first.process_set, p->first.name);
-    if (p->text || !pending_is_all_hits(p) || slot == SLOT_NONE
-        || n->tensors.n_joined > 0) {
+    slot = pending_plan_slot(n, p);
+    if (slot == SLOT_NONE || n->tensors.n_joined > 0) {
         cycle_reset(n->cycle);
         return false;
     }
@@ -469,8 +482,8 @@ static size_t negotiate_cut_at_step(struct negotiate *n, size_t take)
         uint32_t s;
 
         p = p->next;
-        s = slots_find(n->slots, p->first.process_set, p->first.name);
-        if (s == SLOT_NONE || !pending_is_all_hits(p))
+        s = pending_plan_slot(n, p);
+        if (s == SLOT_NONE)
             cycle_reset(n->cycle);
         else if (cycle_has(n->cycle, s))
             return i;

@@ -5,17 +5,15 @@
 #include "runtime/core/plan.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "runtime/base/mem.h"
 #include "runtime/core/cycle.h"
 
 struct frozen_plan {
-    uint32_t n, n_ours, n_words;
-    uint64_t n_had; /* tensors of this rank, submitted so far */
-    bool has_sets;
-    enum plan_news news;
-    /* [n_words], with the layout of an agreement: bit 0 is the stay bit */
-    uint64_t *offered, *others, *of_sets;
+    uint32_t n, n_words;
+    uint64_t n_had;    /* tensors submitted so far */
+    uint64_t *offered; /* [n_words] as in an agreement: bit 0 is the stay bit */
     uint32_t *group; /* [n] index of the group's first tensor; its own without group */
     uint32_t *here;  /* [n] by group: tensors submitted */
     uint32_t *size;  /* [n] by group: tensors in it */
@@ -26,8 +24,6 @@ void plan_free(struct frozen_plan *p)
     if (!p)
         return;
     mem_free(p->offered);
-    mem_free(p->others);
-    mem_free(p->of_sets);
     mem_free(p->group);
     mem_free(p->here);
     mem_free(p->size);
@@ -41,8 +37,7 @@ static void plan_find_groups(struct frozen_plan *p,
         uint32_t first = i;
 
         for (uint32_t j = 0; j < i && reqs[i]->group != 0; j++)
-            if (reqs[j]->group == reqs[i]->group
-                && reqs[j]->process_set == reqs[i]->process_set) {
+            if (reqs[j]->group == reqs[i]->group) {
                 first = j;
                 break;
             }
@@ -56,13 +51,7 @@ static void words_set_bit(uint64_t *words, uint32_t i)
     words[(i + 1) / 64] |= 1ull << ((i + 1) % 64);
 }
 
-static bool words_have_bit(const uint64_t *words, uint32_t i)
-{
-    return words[(i + 1) / 64] >> ((i + 1) % 64) & 1;
-}
-
 int plan_new(const struct tensor_request *const *reqs,
-             const bool *is_ours,
              uint32_t n,
              struct frozen_plan **ret)
 {
@@ -76,26 +65,14 @@ int plan_new(const struct tensor_request *const *reqs,
     p->n = n;
     p->n_words = (n + 1 + 63) / 64;
     p->offered = mem_calloc(p->n_words, sizeof(*p->offered));
-    p->others = mem_calloc(p->n_words, sizeof(*p->others));
-    p->of_sets = mem_calloc(p->n_words, sizeof(*p->of_sets));
     p->group = mem_calloc(n, sizeof(*p->group));
     p->here = mem_calloc(n, sizeof(*p->here));
     p->size = mem_calloc(n, sizeof(*p->size));
-    if (!p->offered || !p->others || !p->of_sets || !p->group || !p->here || !p->size) {
+    if (!p->offered || !p->group || !p->here || !p->size) {
         plan_free(p);
         return -ENOMEM;
     }
     plan_find_groups(p, reqs);
-    for (uint32_t i = 0; i < n; i++) {
-        if (is_ours && !is_ours[i])
-            words_set_bit(p->others, i);
-        else
-            p->n_ours++;
-        if (reqs[i]->process_set == 0)
-            continue;
-        p->has_sets = true;
-        words_set_bit(p->of_sets, i);
-    }
     *ret = p;
     return 0;
 }
@@ -105,21 +82,6 @@ uint32_t plan_words(const struct frozen_plan *p)
     return p->n_words;
 }
 
-bool plan_has_sets(const struct frozen_plan *p)
-{
-    return p->has_sets;
-}
-
-uint32_t plan_n_ours(const struct frozen_plan *p)
-{
-    return p->n_ours;
-}
-
-bool plan_is_ours(const struct frozen_plan *p, uint32_t i)
-{
-    return !words_have_bit(p->others, i);
-}
-
 void plan_have(struct frozen_plan *p, uint32_t i)
 {
     uint32_t g = p->group[i];
@@ -127,10 +89,6 @@ void plan_have(struct frozen_plan *p, uint32_t i)
     p->n_had++;
     if (++p->here[g] < p->size[g])
         return;
-    if (words_have_bit(p->of_sets, i))
-        p->news = PLAN_NEWS_OF_SETS;
-    else if (p->news == PLAN_NO_NEWS)
-        p->news = PLAN_NEWS;
     if (p->size[g] == 1) {
         words_set_bit(p->offered, i);
         return;
@@ -150,20 +108,13 @@ bool plan_has_any(const struct frozen_plan *p)
 
 bool plan_is_whole(const struct frozen_plan *p)
 {
-    return p->n_ours > 0 && p->n_had % p->n_ours == 0;
+    return p->n_had % p->n == 0;
 }
 
-enum plan_news plan_news(const struct frozen_plan *p)
+void plan_offer(const struct frozen_plan *p, bool stays, uint64_t *words)
 {
-    return p->news;
-}
-
-void plan_offer(struct frozen_plan *p, bool stays, uint64_t *words)
-{
-    for (uint32_t w = 0; w < p->n_words; w++)
-        words[w] = p->offered[w] | p->others[w];
+    memcpy(words, p->offered, p->n_words * sizeof(*words));
     words[0] = (words[0] & ~1ull) | stays;
-    p->news = PLAN_NO_NEWS;
 }
 
 uint32_t plan_agreed(struct frozen_plan *p,
@@ -177,14 +128,13 @@ uint32_t plan_agreed(struct frozen_plan *p,
     if (!*ret_stays)
         return 0;
     for (uint32_t w = 0; w < p->n_words; w++) {
-        uint64_t bits = words[w] & (p->offered[w] | p->others[w]);
+        uint64_t bits = words[w] & p->offered[w];
 
         p->offered[w] &= ~bits;
         for (; bits != 0; bits &= bits - 1) {
             uint32_t i = w * 64 + (uint32_t)__builtin_ctzll(bits) - 1;
 
-            if (plan_is_ours(p, i))
-                p->here[p->group[i]]--;
+            p->here[p->group[i]]--;
             order[n++] = i;
         }
     }

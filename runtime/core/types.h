@@ -43,10 +43,6 @@ enum collective {
     COLL_COUNT
 };
 
-/* The state of the next agreement: no rank has entered it; a rank has started it; a rank
- * calls all other ranks to it. */
-enum agree_call { CALL_NONE, CALL_STARTED, CALL_CALLED };
-
 #define TENSOR_MAX_DIMS 8
 #define TENSOR_NAME_MAX 512
 

@@ -17,8 +17,10 @@
 #include "runtime/engine/coordinator.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,7 +31,7 @@ static const uint64_t NAP_MIN_NS = 500000, NAP_MAX_NS = 50 * NS_PER_MS;
 static const uint64_t SPIN_NS = 100000, SPIN_CROWDED_NS = 20000;
 static const uint64_t DOZE_NS = 2 * NS_PER_MS, SEAT_NS = 50 * NS_PER_MS;
 static const uint64_t LEAVE_PLAN_NS = NS_PER_S, QUIESCE_NS = NS_PER_S;
-static const uint64_t FOREVER_NS = 3600 * NS_PER_S;
+static const uint64_t FOREVER_NS = 3600 * NS_PER_S, EXACT_NS = 50 * NS_PER_MS;
 static const char SHUT_DOWN_HERE[] =
     "Horovod has been shut down: this rank called shutdown()";
 
@@ -51,10 +53,7 @@ static bool seat_take_any(struct coordinator *co)
 {
     int free_seat = 0;
 
-    if (!atomic_compare_exchange_strong(&co->seat, &free_seat, 1))
-        return false;
-    calls_disarm(co);
-    return true;
+    return atomic_compare_exchange_strong(&co->seat, &free_seat, 1);
 }
 
 /* Fails once a thread wants to keep the seat (seat_keep). */
@@ -74,34 +73,24 @@ void coordinator_wake_sleepers(struct coordinator *co)
     (void)pthread_mutex_unlock(&co->lock);
 }
 
-/* The step may have consumed the wake-up of a later submission, moved the next deadline
- * or started to watch calls: a thread that blocks for frames must check these again. */
+/* The step may have consumed the wake-up of a later submission or moved the next
+ * deadline: a thread that blocks for frames must check these again. */
 static void coordinator_wake_poller(struct coordinator *co)
 {
     if (atomic_load(&co->n_polling) > 0
         && (atomic_load(&co->queue.n_new) > 0
-            || atomic_load(&co->next_ns) < atomic_load(&co->poll_until_ns)
-            || (atomic_load(&co->is_watching_calls)
-                && atomic_load(&co->n_polling_blind) > 0)))
+            || atomic_load(&co->next_ns) < atomic_load(&co->poll_until_ns)))
         control_wake(co->control);
 }
 
 static void coordinator_send_goodbye(struct coordinator *co);
-static void coordinator_end_nap(struct coordinator *co);
 
 static void seat_leave(struct coordinator *co)
 {
-    /* The background thread handles calls and a running agreement from here on. In a
-     * plan with sets other ranks wait for it; otherwise it may end its nap first. */
-    bool is_called = calls_arm(co); /* first: it may resume an agreement */
-    bool agrees = member_is_agreeing(co->member) && !co->has_failed;
-    bool is_due = is_called || (co->watches_calls && agrees);
-
-    if (agrees)
+    /* The background thread handles a running agreement from here on, after its nap. */
+    if (member_is_agreeing(co->member) && !co->has_failed)
         atomic_store(&co->next_ns, 0);
     atomic_store(&co->seat, 0);
-    if (is_due)
-        coordinator_end_nap(co);
     /* For a thread that gave up waiting for the seat, which then stays taken. */
     if (atomic_load(&co->is_abandoned) && seat_take_any(co))
         coordinator_send_goodbye(co);
@@ -130,21 +119,26 @@ static void coordinator_wait_for_seat(struct coordinator *co,
 
 /* --- sleeping --- */
 
+/* Uses epoll_wait for long waits only, because its resolution is a millisecond. */
+void coordinator_await_frames(struct coordinator *co, uint64_t deadline_ns)
+{
+    uint64_t now = clock_now_ns(), ns = deadline_ns > now ? deadline_ns - now : 0;
+    struct pollfd p = {.fd = control_epoll_fd(co->control), .events = POLLIN};
+    struct timespec ts = clock_timespec(ns);
+    struct epoll_event ev;
+
+    if (ns > 0 && ns < EXACT_NS)
+        (void)ppoll(&p, 1, &ts, NULL); /* whatever the result, the caller checks */
+    else
+        (void)epoll_wait(p.fd, &ev, 1, clock_left_ms(deadline_ns)); /* likewise */
+}
+
 static void coordinator_poll(struct coordinator *co, uint64_t deadline_ns)
 {
-    bool watches;
-
     atomic_store(&co->poll_until_ns, deadline_ns);
     atomic_fetch_add(&co->n_polling, 1);
-    /* before the queue is read, as n_polling */
-    atomic_fetch_add(&co->n_polling_blind, 1);
-    watches = atomic_load(&co->is_watching_calls);
-    if (watches)
-        atomic_fetch_sub(&co->n_polling_blind, 1);
     if (atomic_load(&co->queue.n_new) == 0)
-        calls_wait(co, deadline_ns);
-    if (!watches)
-        atomic_fetch_sub(&co->n_polling_blind, 1);
+        coordinator_await_frames(co, deadline_ns);
     atomic_fetch_sub(&co->n_polling, 1);
 }
 
@@ -177,11 +171,9 @@ static void coordinator_sleep(struct coordinator *co, uint64_t deadline_ns, bool
     }
     if (awaits)
         flights_await(co, true);
-    if (!calls_arm(co))
-        coordinator_poll(co, until);
+    coordinator_poll(co, until);
     if (awaits)
         flights_await(co, false);
-    calls_disarm(co);
 }
 
 /* is_beside: only while a thread waits; the last one to leave ends the nap. */
@@ -200,8 +192,6 @@ static void coordinator_nap(struct coordinator *co, uint64_t ns, bool is_beside)
 
 static void coordinator_end_nap(struct coordinator *co)
 {
-    if (atomic_load(&co->is_watching_calls))
-        control_wake(co->control);
     (void)pthread_mutex_lock(&co->lock);
     (void)pthread_cond_signal(&co->nap_cond);
     (void)pthread_mutex_unlock(&co->lock);
@@ -300,15 +290,6 @@ static bool thread_should_stop(struct coordinator *co)
     return r;
 }
 
-/* A call is handled by the thread that waits, unless it leaves the seat. */
-static void thread_nap_during_wait(struct coordinator *co, uint64_t ns)
-{
-    if (!atomic_load(&co->is_watching_calls))
-        coordinator_nap(co, ns, true);
-    else if (calls_nap(co, ns, false) && atomic_load(&co->n_waiters) > 0)
-        coordinator_nap(co, NAP_MIN_NS, true);
-}
-
 /* One round; the nap it took, 0 if it worked. */
 static uint64_t
 thread_run_round(struct coordinator *co, uint64_t last_nap_ns, uint32_t *seen)
@@ -325,20 +306,15 @@ thread_run_round(struct coordinator *co, uint64_t last_nap_ns, uint32_t *seen)
     if (atomic_load(&co->n_waiters) > 0) {
         if (is_same && last_nap_ns > 0)
             ns = earlier_ns(last_nap_ns * 2, NAP_MAX_NS);
-        thread_nap_during_wait(co, ns);
+        coordinator_nap(co, ns, true);
         return ns;
     }
     if (clock_now_ns() < atomic_load(&co->last_wait_ns) + NAP_MIN_NS
         && atomic_load(&co->queue.n_outstanding) <= 1) {
-        if (!atomic_load(&co->is_watching_calls)) {
-            coordinator_nap(co, ns, false);
-            return ns;
-        }
-        if (!calls_nap(co, ns, true))
-            return ns;
-    } else {
-        coordinator_poll(co, atomic_load(&co->next_ns));
+        coordinator_nap(co, ns, false);
+        return ns;
     }
+    coordinator_poll(co, atomic_load(&co->next_ns));
     if (atomic_load(&co->n_waiters) > 0)
         return 0;
     if (!seat_take(co)) {
@@ -349,12 +325,8 @@ thread_run_round(struct coordinator *co, uint64_t last_nap_ns, uint32_t *seen)
            && !atomic_load(&co->is_leaving)) {
         if (step_once(co))
             continue;
-        if (!member_is_agreeing(co->member) || co->has_failed) {
-            if (!calls_arm(co))
-                break;
-            calls_disarm(co);
-            continue;
-        }
+        if (!member_is_agreeing(co->member) || co->has_failed)
+            break;
         coordinator_doze(co, atomic_load(&co->next_ns));
     }
     seat_leave(co);
@@ -497,8 +469,6 @@ int coordinator_new(const struct coordinator_config *cfg,
     co->stall.arg = co;
     co->stall_next_ns = UINT64_MAX;
     atomic_init(&co->next_ns, 0);
-    atomic_init(&co->call_fds[0], -1);
-    atomic_init(&co->call_fds[1], -1);
     tensor_queue_init(&co->queue);
     coordinator_init_device(co, cfg);
     regions_init(&co->regions);

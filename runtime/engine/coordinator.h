@@ -59,15 +59,10 @@ struct coordinator {
     uint64_t offer_wait_ns;
     struct gather gather;
     struct autotune autotune;
-    /* when this rank started to wait for other ranks of a set, outside an agreement; 0:
-     * it does not wait */
-    uint64_t waits_since_ns;
-    uint64_t waited_at; /* number of planned tensors at that time */
     uint64_t end_at_ns; /* has_end: what is agreed by then is still carried out */
     uint64_t agreed[AGREE_MAX_WORDS];
-    bool watches_calls; /* a plan with process sets lasts (calls.c) */
-    bool has_failed;    /* the backend has failed; nothing more is posted */
-    bool has_end;       /* end_text is set: after the last response the world ends */
+    bool has_failed; /* the backend has failed; nothing more is posted */
+    bool has_end;    /* end_text is set: after the last response the world ends */
     char end_text[MESSAGE_TEXT_MAX];
 
     /* Any thread. */
@@ -79,11 +74,7 @@ struct coordinator {
     _Atomic bool is_abandoned;
     enum leave_reason leave_why; /* set before is_abandoned */
     _Atomic int seat;            /* 1: taken */
-    /* the background thread watches call_fds; the backend has none */
-    _Atomic bool is_watching_calls, has_no_call_fd;
-    _Atomic int call_fds[2]; /* descriptors of the backend, -1: none */
     _Atomic uint32_t n_waiters, n_waits, n_polling, n_dozing, n_sleepers;
-    _Atomic uint32_t n_polling_blind; /* threads that block without watching call_fds */
     _Atomic uint64_t last_wait_ns, next_ns, nap_until_ns, poll_until_ns;
     pthread_mutex_t lock;        /* leaf lock of the two conditions */
     pthread_cond_t done_cond;    /* an op ended, or the seat is free */
@@ -167,25 +158,8 @@ void step_fail_all(struct coordinator *co, int status, const char *text);
 bool step_leave_plan(struct coordinator *co);
 void coordinator_wake_sleepers(struct coordinator *co);
 
-/* --- calls.c, for step.c and coordinator.c: in the seat, except the last two --- */
-enum agree_call calls_pending(struct coordinator *co); /* for the next agreement */
-/* This rank stops polling for calls. True: it was called already. */
-bool calls_arm(struct coordinator *co);
-void calls_disarm(struct coordinator *co); /* polls again */
-/* Starts or stops watching calls with a plan. True: this has changed. */
-bool calls_update(struct coordinator *co);
-/* When this rank started to wait for other ranks outside an agreement; 0: it does not
- * wait. */
-uint64_t calls_waits_since(struct coordinator *co);
-/* Any thread: the descriptors that a call makes readable, at most 2. */
-struct pollfd;
-size_t calls_fds(struct coordinator *co, bool of_hosts, struct pollfd *ret);
-/* Sleeps until frames, calls or the deadline. */
-void calls_wait(struct coordinator *co, uint64_t deadline_ns);
-/* Any thread, while is_watching_calls: a nap of ns at most; true: a call or a frame
- * arrived. Without of_hosts, calls of other hosts are left to the thread in the
- * seat. */
-bool calls_nap(struct coordinator *co, uint64_t ns, bool of_hosts);
+/* Any thread: sleeps until frames arrive or the deadline. */
+void coordinator_await_frames(struct coordinator *co, uint64_t deadline_ns);
 
 /* --- carry.c, for step.c: in the seat only --- */
 /* Carries out a MEMBER_RUN. An error is the backend's or the protocol's and must break

@@ -239,7 +239,7 @@ static void flights_wait(struct coordinator *co, uint64_t since_ns)
         return;
     }
     flights_await(co, true);
-    calls_wait(co, now_ns + NAP_NS);
+    coordinator_await_frames(co, now_ns + NAP_NS);
     flights_await(co, false);
 }
 

@@ -335,7 +335,7 @@ static void agreement_end(struct coordinator *co)
     bool is_empty;
 
     (void)member_agreed(co->member, co->agreed, &is_empty);
-    if (!is_empty || co->watches_calls) { /* with sets an offer is not repeated */
+    if (!is_empty) {
         co->offer_wait_ns = co->offer_at_ns = 0;
     } else {
         co->offer_wait_ns = co->offer_wait_ns == 0 ? OFFER_WAIT_MIN_NS
@@ -361,8 +361,6 @@ static bool agreement_poll(struct coordinator *co)
         agreement_end(co);
     else if (clock_now_ns() - co->agree_begin_ns > step_wait_limit_ns(co))
         member_leave_plan(co->member);
-    if (!is_done && member_wants_call(co->member))
-        co->backend->ops->agree_call(co->backend);
     return is_done;
 }
 
@@ -371,12 +369,8 @@ static void agreement_begin(struct coordinator *co, const struct member_act *act
     struct err err = ERR_INIT;
 
     co->agree_begin_ns = clock_now_ns();
-    co->backend->ops->agree_tag(
-        co->backend, member_has_set_plan(co->member) ? member_plan_no(co->member) : 0);
     if (co->backend->ops->agree_begin(co->backend, act->words, act->n_words, &err) < 0)
         step_fail(co, false, err.text);
-    else if (act->calls)
-        co->backend->ops->agree_call(co->backend);
 }
 
 /* FAIL and JOIN are about one operation of ours. */
@@ -461,8 +455,7 @@ static bool step_carry_out(struct coordinator *co)
         if (co->has_end && member_is_in_plan(co->member)
             && !member_has_todo(co->member))
             break; /* no rank enters an agreement any more */
-        if (member_next(co->member, step_may_offer(co), calls_pending(co), &act, &err)
-            < 0) {
+        if (member_next(co->member, step_may_offer(co), &act, &err) < 0) {
             step_fail(co, true, err.text);
             break;
         }
@@ -500,18 +493,6 @@ bool step_leave_plan(struct coordinator *co)
     return true;
 }
 
-/* True: other ranks of a set are missing, and leaving the plan lets rank 0 report
- * which. */
-static bool step_waits_too_long(struct coordinator *co)
-{
-    uint64_t since = calls_waits_since(co);
-
-    if (since == 0 || co->has_failed || clock_now_ns() < since + step_wait_limit_ns(co))
-        return false;
-    member_leave_plan(co->member);
-    return true;
-}
-
 static uint64_t step_next_ns(const struct coordinator *co)
 {
     uint64_t a = control_next_ns(co->control);
@@ -520,10 +501,8 @@ static uint64_t step_next_ns(const struct coordinator *co)
         a = co->stall_next_ns;
     if (co->gather.until_ns > 0)
         a = co->gather.until_ns < a ? co->gather.until_ns : a;
-    else if (!co->watches_calls && member_has_offer(co->member) && co->offer_at_ns < a)
+    else if (member_has_offer(co->member) && co->offer_at_ns < a)
         a = co->offer_at_ns;
-    if (co->waits_since_ns > 0 && co->waits_since_ns + step_wait_limit_ns(co) < a)
-        a = co->waits_since_ns + step_wait_limit_ns(co);
     if (co->has_end && co->end_at_ns < a)
         a = co->end_at_ns;
     if (flights_next_ns(co) < a && !co->has_failed)
@@ -561,8 +540,6 @@ bool step_once(struct coordinator *co)
     if (step_retire_flights(co))
         moved = true;
     if (step_carry_out(co))
-        moved = true;
-    if (calls_update(co) || step_waits_too_long(co))
         moved = true;
     if (world_is_at_end(co)) {
         world_mark_ended(co);

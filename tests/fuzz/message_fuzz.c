@@ -64,8 +64,8 @@ static void message_parse_down(const uint8_t *data, size_t n, uint32_t n_ranks)
 
     MUST(member_new(0, n_ranks, &m) == 0);
     if (member_receive(m, data, n, NULL) == 0)
-        while (member_next(m, true, CALL_CALLED, &act, NULL) == 0
-               && act.kind != MEMBER_NOTHING && act.kind != MEMBER_AGREE)
+        while (member_next(m, true, &act, NULL) == 0 && act.kind != MEMBER_NOTHING
+               && act.kind != MEMBER_AGREE)
             if (act.kind == MEMBER_SET)
                 MUST(!request_set_has(act.items[0].req, 0));
     member_free(m);

@@ -37,10 +37,10 @@ MEMBER_TEST(an_offer_may_be_put_off)
     member_learn(f, "a");
     down_send(f, down_freeze(1, SLOTS_0_1, 1));
     (void)member_submit_op(f, 0, "a");
-    assert_int_equal(member_next(f->m, false, CALL_NONE, &f->act, &f->err), 0);
+    assert_int_equal(member_next(f->m, false, &f->act, &f->err), 0);
     assert_int_equal(f->act.kind, MEMBER_NOTHING);
     member_leave_plan(f->m);
-    assert_int_equal(member_next(f->m, false, CALL_NONE, &f->act, &f->err), 0);
+    assert_int_equal(member_next(f->m, false, &f->act, &f->err), 0);
     assert_int_equal(f->act.kind, MEMBER_AGREE);
     assert_int_equal(f->act.words[0], 2);
 }
@@ -58,108 +58,65 @@ MEMBER_TEST(a_join_is_sent_again_after_the_plan)
     assert_sends(f, "3: #0 join");
 }
 
-/* --- process sets: this rank is in 1, not in 2 --- */
+/* --- process sets --- */
 
-static const uint8_t SLOTS_0_1_2[] = {0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0};
-
-static void learn_in(struct fixture *f, uint32_t i, const char *name, uint32_t set)
+/* This rank learns a tensor of a set: its own, or one that only others submit. */
+static void learn_in(struct fixture *f, uint32_t slot, uint32_t set, bool is_ours)
 {
-    struct down d = down_whole(name, i);
+    struct down d = down_whole("x", slot);
 
     d.req.process_set = set;
-    if (set != 2) {
-        f->reqs[i] = d.req;
-        f->ops[i] = (struct member_op){.req = &f->reqs[i]};
-        assert_int_equal(member_submit(f->m, &f->ops[i]), 0);
+    if (is_ours) {
+        f->reqs[slot] = d.req;
+        f->ops[slot] = (struct member_op){.req = &f->reqs[slot]};
+        assert_int_equal(member_submit(f->m, &f->ops[slot]), 0);
         while (member_take_up(f->m, &f->up))
             ;
     }
     down_send(f, d);
-    if (set != 2)
-        assert_runs(f, &f->ops[i]);
+    if (is_ours)
+        assert_runs(f, &f->ops[slot]);
     assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
 }
 
-static void submit_again(struct fixture *f, uint32_t i)
-{
-    f->ops[i] = (struct member_op){.req = &f->reqs[i]};
-    assert_int_equal(member_submit(f->m, &f->ops[i]), 0);
-}
-
-/* "a" of the world, "x" of others, "y" of a set of ours: places 0, 1, 2. */
-static void plan_of_sets(struct fixture *f)
+MEMBER_TEST(a_tensor_of_a_set_is_a_reason_to_leave)
 {
     assert_int_equal(member_set_added(f->m, 1, true), 0);
-    assert_int_equal(member_set_added(f->m, 2, false), 0);
-    learn_in(f, 0, "a", 0);
-    learn_in(f, 1, "x", 2);
-    learn_in(f, 2, "y", 1);
-    down_send(f, down_freeze(1, SLOTS_0_1_2, 3));
+    member_learn(f, "ab");
+    learn_in(f, 2, 1, true);
+    down_send(f, down_freeze(1, SLOTS_0_1, 2));
     assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
-    assert_true(member_has_set_plan(f->m));
     assert_int_equal(member_plan_size(f->m), 2);
-}
-
-static enum member_kind next_if(struct fixture *f, bool may_offer, enum agree_call call)
-{
-    assert_int_equal(member_next(f->m, may_offer, call, &f->act, &f->err), 0);
-    return f->act.kind;
-}
-
-MEMBER_TEST(an_offer_without_an_answer_is_not_repeated)
-{
-    plan_of_sets(f);
-    submit_again(f, 2);
-    assert_int_equal(next_if(f, false, CALL_NONE), MEMBER_NOTHING); /* gathers */
-    assert_int_equal(next_if(f, true, CALL_NONE), MEMBER_AGREE);
-    assert_true(f->act.calls);
-    assert_int_equal(f->act.words[0], 1 | 4 | 8);
-    assert_true(member_agree(f, 1));
-    assert_true(member_has_offer(f->m));
-    assert_int_equal(next_if(f, true, CALL_NONE), MEMBER_NOTHING);
-    assert_int_equal(next_if(f, true, CALL_STARTED), MEMBER_AGREE);
-    assert_false(f->act.calls);
-    assert_false(member_agree(f, 1 | 8));
-    assert_runs(f, &f->ops[2]);
-    assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
-}
-
-MEMBER_TEST(a_set_does_not_wait_for_an_agreement_of_the_world)
-{
-    plan_of_sets(f);
-    submit_again(f, 0);
+    f->ops[2] = (struct member_op){.req = &f->reqs[2]};
+    assert_int_equal(member_submit(f->m, &f->ops[2]), 0);
+    assert_sends(f, "4: leave 1");
     assert_int_equal(member_next_kind(f), MEMBER_AGREE);
-    assert_false(f->act.calls); /* all are to have a: they come */
-    assert_false(member_wants_call(f->m));
-    submit_again(f, 2);
-    assert_true(member_wants_call(f->m));
-    assert_true(member_agree(f, 1));
-    assert_int_equal(member_next_kind(f), MEMBER_AGREE);
-    assert_true(f->act.calls);
-    assert_int_equal(f->act.words[0], 1 | 2 | 4 | 8);
-    member_leave_plan(f->m);
-    assert_true(member_wants_call(f->m));
-    assert_false(member_agree(f, 1 | 2 | 4 | 8)); /* not with this one */
-    assert_runs(f, &f->ops[0]);
-    assert_runs(f, &f->ops[2]);
-    assert_int_equal(member_next_kind(f), MEMBER_AGREE);
-    assert_true(f->act.calls);
-    assert_int_equal(f->act.words[0], 4);
-    assert_false(member_agree(f, 4));
-    assert_false(member_has_set_plan(f->m));
+    assert_int_equal(f->act.words[0], 0);
+    assert_false(member_agree(f, 0));
+    assert_int_equal(member_plan_size(f->m), 0);
+    assert_sends(f, "4: #2");
 }
 
-/* A set that this rank is in, though nothing of it was ever answered here. */
+static void assert_refuses_plan(struct fixture *f)
+{
+    down_send(f, down_freeze(1, SLOTS_0_1, 1));
+    assert_int_equal(member_next(f->m, true, &f->act, &f->err), -EPROTO);
+    assert_string_equal(f->err.text,
+                        "rank 0 plans slot 0, which this rank does not have");
+}
+
+MEMBER_TEST(a_plan_with_a_tensor_of_a_set_is_refused)
+{
+    assert_int_equal(member_set_added(f->m, 1, true), 0);
+    learn_in(f, 0, 1, true);
+    assert_refuses_plan(f);
+}
+
 MEMBER_TEST(a_plan_of_what_this_rank_never_had_is_refused)
 {
     assert_int_equal(member_set_added(f->m, 2, false), 0);
-    learn_in(f, 0, "x", 2);
-    member_set_removed(f->m, 2);
-    assert_int_equal(member_set_added(f->m, 2, true), 0);
-    down_send(f, down_freeze(1, SLOTS_0_1, 1));
-    assert_int_equal(member_next(f->m, true, CALL_NONE, &f->act, &f->err), -EPROTO);
-    assert_string_equal(f->err.text,
-                        "rank 0 plans slot 0, which this rank does not have");
+    learn_in(f, 0, 2, false);
+    assert_refuses_plan(f);
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -113,7 +113,7 @@ MEMBER_TEST(what_rank_0_cannot_mean_breaks_the_world)
     assert_string_equal(f->err.text, "control message: requests instead of answers");
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         down_send(f, rows[i].d);
-        assert_int_equal(member_next(f->m, true, CALL_NONE, &f->act, &f->err), -EPROTO);
+        assert_int_equal(member_next(f->m, true, &f->act, &f->err), -EPROTO);
         assert_string_equal(f->err.text, rows[i].want);
     }
 }

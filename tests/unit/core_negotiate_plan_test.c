@@ -3,7 +3,8 @@
  * see assert_answers().
  *
  * Up: "7 a #3 join leave1": the rank has seen 7 answers, has tensor a and the tensor of
- * slot 3, has joined, must leave plan 1. Tensors g and h are a group. */
+ * slot 3, has joined, must leave plan 1. Tensors g and h are a group, s is of process
+ * set 1. */
 #include "tests/unit/core_negotiate.h"
 
 enum { RANKS = 3 };
@@ -20,6 +21,7 @@ static struct tensor_request request_named(const char *name)
         r.group = 5;
         r.group_n = 2;
     }
+    r.process_set = name[0] == 's';
     return r;
 }
 
@@ -120,6 +122,38 @@ PLAN_TEST(a_plan_is_left_once)
     assert_int_equal(rank_send(n, 0, "10 leave2"), 0);
     assert_answers(n, "leave 2; ");
     assert_int_equal(negotiate_counts(n).n_leaves, 2);
+}
+
+/* One step: a of the world and s of the set of ranks 0 and 2. */
+static void step_with_a_set(struct negotiate *n, const char *text, const char *of_set)
+{
+    all_send(n, text);
+    assert_int_equal(rank_send(n, 0, of_set), 0);
+    assert_int_equal(rank_send(n, 2, of_set), 0);
+}
+
+PLAN_TEST(a_step_with_a_tensor_of_a_set_becomes_no_plan)
+{
+    static const uint8_t ranks[] = {0, 0, 0, 0, 2, 0, 0, 0};
+    struct tensor_request add = set_of(ranks, 2);
+    char text[40], of_set[40];
+    int i;
+
+    all_add(n, RANKS, &add);
+    assert_answers(n, "set = 1; ");
+    step_with_a_set(n, "1 a", "1 s");
+    assert_answers(n, "a@0; s@1; ");
+    for (i = 2; i < 20; i++) {
+        (void)snprintf(text, sizeof(text), "%d #0", i);
+        (void)snprintf(of_set, sizeof(of_set), "%d #1", i);
+        step_with_a_set(n, text, of_set);
+        assert_answers(n, "#0; #1; ");
+    }
+    for (; i < 24; i++) { /* without it */
+        (void)snprintf(text, sizeof(text), "%d #0", i);
+        all_send(n, text);
+        assert_answers(n, i < 23 ? "#0; " : "plan 1 of #0; ");
+    }
 }
 
 /* Its rank submits again what was dropped, and must not have joined before. */

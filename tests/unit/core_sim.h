@@ -140,7 +140,6 @@ struct sim_batches {
 struct sim_agreement {
     uint64_t words[SIM_WORDS];
     uint32_t n_words, begun;
-    bool is_called;
     size_t n_batches; /* of the world, before it */
 };
 
@@ -154,7 +153,6 @@ struct sim_rank {
     struct sim_link up, down;
     uint32_t step, at, pause;
     bool has_begun, is_joined, is_dead;
-    bool is_counted; /* other ranks completed an agreement with its words */
     uint8_t order[SIM_STEP_OPS];
     uint16_t open_of[SIM_STEPS];
     uint32_t n_open;

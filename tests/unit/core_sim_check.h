@@ -221,6 +221,9 @@ static inline void run_begin(struct sim *s, uint32_t rank, const struct member_a
     for (size_t i = 0; i < act->n_items; i++)
         check_item(s, rank, act, i);
     check_fusion(s, rank, act);
+    if (h != 0 && member_is_in_plan(s->ranks[rank].m))
+        sim_wrong(s, "rank %u runs %s of set %u in a plan", rank,
+                  act->items[0].req->name, h);
     if (!(s->sets[h].mask >> rank & 1))
         sim_wrong(s, "rank %u runs %s of set %u, which it is not in", rank,
                   act->items[0].req->name, h);
@@ -379,71 +382,8 @@ agree_begin(struct sim *s, uint32_t rank, const struct member_act *act)
     for (uint32_t i = 0; i < act->n_words && i < SIM_WORDS; i++)
         a->words[i] &= act->words[i];
     a->begun |= 1u << rank;
-    a->is_called |= act->calls;
     sim_trace(s, "%llu rank %u offers %llx\n", (unsigned long long)s->now, rank,
               (unsigned long long)act->words[0]);
-}
-
-/* What rank sees of the next agreement. */
-static inline enum agree_call sim_call(const struct sim *s, uint32_t rank)
-{
-    const struct sim_rank *r = &s->ranks[rank];
-
-    if (r->n_agreed == s->n_agreements)
-        return CALL_NONE;
-    return s->agreements[r->n_agreed].is_called ? CALL_CALLED : CALL_STARTED;
-}
-
-/* Can rank be counted in agreement number `at` of a plan? */
-static inline bool
-has_proxy(struct sim *s, uint32_t rank, size_t at, uint32_t plan, uint64_t *ret)
-{
-    struct sim_rank *r = &s->ranks[rank];
-    const uint64_t *words;
-    uint32_t n;
-
-    if (r->n_agreed != at || r->is_running || r->is_dead || member_plan_no(r->m) != plan
-        || !member_proxy_words(r->m, &words, &n))
-        return false;
-    memcpy(ret, words, n * sizeof(*words));
-    return true;
-}
-
-/* As the rank that called: if only ranks with proxy words are missing, it counts them. */
-static inline void count_proxies(struct sim *s, uint32_t rank, struct sim_agreement *a)
-{
-    uint64_t words[SIM_RANKS][SIM_WORDS];
-    uint32_t missing = ((1u << s->cfg.n_ranks) - 1) & ~a->begun;
-    size_t at = (size_t)(a - s->agreements);
-
-    if (!a->is_called || (!s->is_last && seeded_below(&s->rng, 2)))
-        return;
-    for (uint32_t i = 0; i < s->cfg.n_ranks; i++)
-        if (missing >> i & 1
-            && !has_proxy(s, i, at, member_plan_no(s->ranks[rank].m), words[i]))
-            return;
-    for (uint32_t i = 0; i < s->cfg.n_ranks; i++) {
-        if (!(missing >> i & 1))
-            continue;
-        for (uint32_t w = 0; w < a->n_words && w < SIM_WORDS; w++)
-            a->words[w] &= words[i][w];
-        a->begun |= 1u << i;
-        s->ranks[i].n_agreed++;
-        s->ranks[i].is_counted = true;
-        sim_trace(s, "%llu rank %u is counted\n", (unsigned long long)s->now, i);
-    }
-}
-
-/* Before any act: the rank enters the agreement in which others counted it. */
-static inline bool sim_back(struct sim *s, uint32_t rank)
-{
-    struct sim_rank *r = &s->ranks[rank];
-    bool was_counted = r->is_counted;
-
-    r->is_counted = false;
-    if (was_counted)
-        member_resume(r->m);
-    return was_counted;
 }
 
 static inline bool agree_end(struct sim *s, uint32_t rank)
@@ -453,13 +393,7 @@ static inline bool agree_end(struct sim *s, uint32_t rank)
     bool is_empty;
 
     if (set_size(a->begun) != s->cfg.n_ranks)
-        count_proxies(s, rank, a);
-    if (set_size(a->begun) != s->cfg.n_ranks) {
-        if (a->is_called || !member_wants_call(r->m))
-            return false;
-        a->is_called = true;
-        return true;
-    }
+        return false;
     sim_trace(s, "%llu rank %u agreed %llx\n", (unsigned long long)s->now, rank,
               (unsigned long long)a->words[0]);
     sim_error(s, member_agreed(r->m, a->words, &is_empty));

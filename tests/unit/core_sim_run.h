@@ -74,7 +74,6 @@ static inline bool on_write(struct sim *s, uint32_t rank)
         return true;
     for (uint32_t r = 1; r < s->cfg.n_ranks; r++)
         link_push(&s->ranks[r].down, s->out.p, s->out.n);
-    (void)sim_back(s, 0);
     sim_error(s, member_receive(s->ranks[0].m, s->out.p, s->out.n, &s->err));
     return true;
 }
@@ -106,7 +105,6 @@ static inline bool on_recv(struct sim *s, uint32_t rank)
 
     if (!m)
         return false;
-    (void)sim_back(s, rank);
     sim_error(s, member_receive(r->m, m->bytes, m->n, &s->err));
     free(m);
     return true;
@@ -119,16 +117,13 @@ static inline bool on_next(struct sim *s, uint32_t rank)
     struct member_act act;
     int rc;
 
-    if (r->is_counted && (s->is_last || seeded_below(&s->rng, 4)))
-        return false; /* still asleep */
-    (void)sim_back(s, rank);
     if (r->is_running)
         return run_end(s, rank);
     if (member_is_agreeing(r->m))
         return agree_end(s, rank);
     if (s->leave_in && seeded_below(&s->rng, s->leave_in) == 0)
         member_leave_plan(r->m);
-    rc = member_next(r->m, may_offer, sim_call(s, rank), &act, &s->err);
+    rc = member_next(r->m, may_offer, &act, &s->err);
     sim_error(s, rc);
     if (rc < 0)
         return true;
@@ -263,7 +258,6 @@ static inline bool on_user(struct sim *s, uint32_t rank)
             return false; /* this rank does not have its number yet */
         r->at++;
         if (spec_mask(s, p) >> rank & 1) {
-            (void)sim_back(s, rank);
             sim_submit(s, rank, p);
             return true;
         }

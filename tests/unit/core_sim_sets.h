@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scripts for the simulated world (core_sim.h): model-parallel jobs, whose steady steps
- * have tensors of several overlapping process sets, each at its own pace, and
- * disturbances. */
+/* Scripts for the simulated world (core_sim.h): model-parallel jobs, whose steps have
+ * tensors of several overlapping process sets, in each step or so rarely that plans of
+ * the world's tensors begin in between, and disturbances. */
 #ifndef TESTS_UNIT_CORE_SIM_SETS_H
 #define TESTS_UNIT_CORE_SIM_SETS_H
 
@@ -38,13 +38,13 @@ static inline void spread_over_sets(struct load *l, bool has_world)
     }
 }
 
-/* Each set has its steps, one in two or three has them more rarely. */
+/* The world has its tensors in each step; other sets too, or more rarely. */
 static inline void load_paced(struct load *l)
 {
     uint32_t n = 10 + load_pick(l, 20), pace[SIM_SETS];
 
     for (uint32_t h = 0; h < SIM_SETS; h++)
-        pace[h] = load_pick(l, 3) ? 1 : 1 + load_pick(l, 3);
+        pace[h] = h == 0 || load_pick(l, 2) ? 1 : 5 + load_pick(l, 10);
     for (uint32_t i = 0; i < n; i++) {
         struct sim_step *step = add_step(l);
 
@@ -73,6 +73,7 @@ static inline struct sim *parallel_sim_of_seed(uint64_t seed)
     if (l.model.n == 1)
         l.model.v[0].group = l.model.v[0].group_n = 0;
     some_sets(&l, 1 + load_pick(&l, 8));
+    l.has_sets = true;
     spread_over_sets(&l, load_pick(&l, 2));
     load_phases(&l, phases, ARRAY_LEN(phases), 1 + load_pick(&l, 3));
     return s;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The frozen plan of a model-parallel job in real worlds: four ranks, a row and a
- * column of process sets each and the world, overlapping in every way, on one host and
- * on several. Steady steps need no messages, although other ranks compute
- * meanwhile. All ranks handle a change of one set. */
+/* A model-parallel job in real worlds: four ranks, a row and a column of process sets
+ * each and the world, overlapping in every way, on one host and on several. A plan
+ * contains tensors of the world only; tensors of sets are negotiated, also while other
+ * ranks compute, and make all ranks leave the plan. */
 #include "tests/unit/hvd_world.h"
 
 enum { SIDE = 2, RANKS = SIDE * SIDE, STEADY = 40, N_SETS = 2 * SIDE };
@@ -94,16 +94,16 @@ static void run_steady(int rank)
         CHECK_OK(run_step(rank, i));
 }
 
-/* Of n tensors on this rank since `before` 99 in 100 went by plan. */
-static void check_planned(const struct hvd_stats *before, uint64_t n)
+/* Steps of the world alone, until they go by plan. No rank continues before the last
+ * step, so none leaves the plan before this rank has checked that it lasts. */
+static void enter_plan(void)
 {
-    struct hvd_stats now = stats_now();
-    uint64_t planned = now.planned - before->planned,
-             messages = now.control_sent - before->control_sent;
+    for (int i = 0; i < STEADY; i++) {
+        float v = 1;
 
-    CHECK(planned * 100 >= n * 99, "%llu of %llu planned", (unsigned long long)planned,
-          (unsigned long long)n);
-    CHECK(messages * 100 <= n, "%llu messages", (unsigned long long)messages);
+        CHECK(i + 1 < STEADY || stats_now().plans > stats_now().plan_leaves, "no plan");
+        CHECK_OK(sum_in(0, "world", &v, 1));
+    }
 }
 
 static void world_leave(void)
@@ -112,18 +112,37 @@ static void world_leave(void)
     CHECK_OK(hvd_shutdown());
 }
 
-HOSTS_WORLD_TEST(steady_steps_of_sets_send_no_messages, 4, 0)
+/* Between two of the world's tensors there is always one of a set. */
+HOSTS_WORLD_TEST(steps_with_sets_stay_with_bits, 4, 0)
 {
-    struct hvd_stats before;
+    struct hvd_stats before, now;
 
     world_enter(rank);
     run_steady(rank);
     before = stats_now();
     for (int i = 0; i < 300; i++)
         CHECK_OK(run_step(rank, i));
-    check_planned(&before, 900);
-    CHECK(stats_now().steps >= 300, "%llu steps",
-          (unsigned long long)stats_now().steps);
+    now = stats_now();
+    CHECK(now.plans == 0, "%llu plans", (unsigned long long)now.plans);
+    CHECK(now.cache_hits - before.cache_hits == 900, "%llu bits",
+          (unsigned long long)(now.cache_hits - before.cache_hits));
+    world_leave();
+}
+
+HOSTS_WORLD_TEST(a_plan_is_left_for_a_set_and_begins_again, 2, 0)
+{
+    world_enter(rank);
+    for (uint32_t i = 1; i <= 5; i++) {
+        float v = (float)rank;
+
+        enter_plan();
+        CHECK_OK(sum_in(row_of(rank), "row", &v, 1));
+        CHECK(v == row_sum(rank), "%g", (double)v);
+        CHECK(stats_now().plan_leaves >= i, "%llu left, not %u",
+              (unsigned long long)stats_now().plan_leaves, i);
+    }
+    CHECK(stats_now().planned >= 5 * STEADY / 2, "%llu planned",
+          (unsigned long long)stats_now().planned);
     world_leave();
 }
 
@@ -132,14 +151,12 @@ HOSTS_WORLD_TEST(steady_steps_of_sets_send_no_messages, 4, 0)
 /* The first row works while the other one's Python computes, and the other way. */
 RANK_BODY(alone_body)
 {
-    struct hvd_stats before;
-
     world_enter(rank);
-    run_steady(rank);
-    before = stats_now();
     for (uint32_t turn = 0; turn < SIDE; turn++) {
-        uint64_t t0 = clock_now_ns();
+        uint64_t t0;
 
+        enter_plan();
+        t0 = clock_now_ns();
         if ((uint32_t)rank / SIDE != turn) {
             go_wait(turn + 1);
             continue;
@@ -155,7 +172,6 @@ RANK_BODY(alone_body)
         stage_set(rank, turn + 1);
         go_wait(turn + 1);
     }
-    check_planned(&before, 200);
     run_steady(rank);
     world_leave();
 }
@@ -173,112 +189,6 @@ HOSTS_TEST(a_set_works_while_other_ranks_compute, 4)
     world_end(&w, -1);
 }
 
-/* --- who is called --- */
-
-/* Rank `early` is in an agreement about a world tensor, for which nobody is called, and
- * misses its neighbour, which computes. The other row's call has to reach that one. */
-static int early;
-
-RANK_BODY(called_body)
-{
-    struct hvd_stats before;
-    float v = 1;
-    hvd_handle h = 0;
-
-    world_enter(rank);
-    for (int i = 0; i < STEADY; i++) {
-        CHECK_OK(sum_in(row_of(rank), "row", &v, 1));
-        CHECK_OK(sum_in(0, "world", &v, 1));
-    }
-    stage_set(rank, 1);
-    go_wait(1);
-    before = stats_now();
-    if (rank == early)
-        CHECK_OK(sum_in_async(0, "world", &v, 1, &h));
-    (void)usleep(50000); /* the offer is probably made: nothing reports it */
-    for (int i = 0; i < 5 && rank / SIDE != early / SIDE; i++)
-        CHECK_OK(sum_in(row_of(rank), "row", &v, 1));
-    stage_set(rank, 2);
-    go_wait(2);
-    shared->r[rank].status = stats_now().plan_leaves != before.plan_leaves;
-    CHECK_OK(rank == early ? wait_release(h) : sum_in(0, "world", &v, 1));
-    world_leave();
-}
-
-/* Has a rank left the plan? */
-static bool run_called(void)
-{
-    struct proc_world w;
-    bool was_left = false;
-
-    world_start(&w, RANKS, called_body);
-    for (uint32_t stage = 1; stage <= 2; stage++) {
-        for (int r = 0; r < RANKS; r++)
-            stage_wait(r, stage);
-        go_set(stage);
-    }
-    world_end(&w, -1);
-    for (int r = 0; r < RANKS; r++)
-        was_left |= shared->r[r].status != 0;
-    return was_left;
-}
-
-/* A call that gets lost always costs the plan. So may a pause of the machine for 2 s. */
-HOSTS_TEST(a_call_reaches_a_host_that_has_begun, 2)
-{
-    for (early = 0; early < RANKS; early += SIDE) {
-        unsigned n_runs = 1;
-
-        while (run_called() && n_runs < 5)
-            n_runs++;
-        assert_in_range(n_runs, 1, 4);
-    }
-}
-
-static void at_stage(int rank, uint32_t k)
-{
-    stage_set(rank, k);
-    futex_wait_until(&shared->r[1 - rank].stage, k, clock_now_ns() + 20 * NS_PER_S);
-}
-
-/* The plan begins while rank 1's background thread sleeps and watches no calls. */
-RANK_BODY(first_calls_body)
-{
-    const int alone[] = {0};
-    uint32_t k = 0;
-    float v = 1;
-    int own;
-
-    (void)setenv("HVD_HOST_ID", rank == 0 ? "h0" : "h1", 1);
-    CHECK_OK(hvd_init(NULL));
-    CHECK_OK(hvd_process_set_add(alone, 1, &own));
-    for (int i = 0; i < STEADY && stats_now().plans == 0; i++) {
-        at_stage(rank, ++k);
-        if (rank == 0)
-            CHECK_OK(sum_in(own, "own", &v, 1));
-        (void)usleep(4000); /* rank 1's thread falls asleep: nothing reports it */
-        at_stage(rank, ++k);
-        CHECK_OK(sum_in(0, "world", &v, 1));
-    }
-    for (int i = 0; i < 3 && rank == 0; i++)
-        CHECK_OK(sum_in(own, "own", &v, 1));
-    shared->r[rank].status = stats_now().plan_leaves != 0;
-    at_stage(rank, 1000);
-    world_leave();
-}
-
-UNIT_TEST(the_first_calls_of_a_plan_arrive)
-{
-    int n_left = 0;
-
-    for (int i = 0; i < 10; i++) {
-        world_run(2, first_calls_body);
-        n_left += shared->r[0].status != 0 || shared->r[1].status != 0;
-    }
-    assert_in_range(n_left, 0,
-                    4); /* as above: a pause costs one plan, lost calls all */
-}
-
 /* --- disturbances of one set --- */
 
 HOSTS_WORLD_TEST(what_disturbs_one_set_is_no_matter, 2, 0)
@@ -289,6 +199,8 @@ HOSTS_WORLD_TEST(what_disturbs_one_set_is_no_matter, 2, 0)
         int extra;
 
         run_steady(rank);
+        if (round % 3 == 0)
+            enter_plan();
         for (int i = 0; i < 40; i++)
             big[i] = (float)i;
         if (rank < SIDE) {
@@ -296,7 +208,7 @@ HOSTS_WORLD_TEST(what_disturbs_one_set_is_no_matter, 2, 0)
             CHECK(big[1 + round] == (float)((1 + round) * SIDE), "%g",
                   (double)big[1 + round]);
         } else {
-            CHECK_OK(sum_in(row_of(rank), "metric", &m, 1)); /* not of the plan */
+            CHECK_OK(sum_in(row_of(rank), "metric", &m, 1));
             CHECK(m == SIDE, "%g", (double)m);
         }
         run_steady(rank);
@@ -362,14 +274,14 @@ HOSTS_TEST(a_killed_rank_is_named, 2)
     }
 }
 
-/* Rank 1 does not submit its row: rank 0's error names it, after rank 0 left the plan. */
+/* Rank 1 does not submit its row: rank 0's error names it, after all left the plan. */
 HOSTS_WORLD_TEST(a_stall_in_a_set_names_the_missing_rank, 1, 1u << 0)
 {
     float v = 1;
 
     (void)setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "1", 1);
     world_enter(rank);
-    run_steady(rank);
+    enter_plan();
     if (rank == 0)
         CHECK_KEPT(sum_in(row_of(rank), "row", &v, 1), HVD_ABORTED,
                    "for rank 1 (host testhost)");
@@ -385,10 +297,7 @@ HOSTS_WORLD_TEST(leaving_ends_waits_in_sets, 2, 0)
     int r = HVD_OK;
 
     world_enter(rank);
-    run_steady(rank);
-    /* Rank 3's last step does not wait for the sum of column 0, and leaving ends it. The
-     * world's sum does, and it stays in the plan, which a barrier would end. */
-    CHECK_OK(sum_in(0, "world", &v, 1));
+    enter_plan();
     if (rank == 3) {
         CHECK_OK(hvd_shutdown());
         return;

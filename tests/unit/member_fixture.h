@@ -145,7 +145,7 @@ static inline void down_send(struct fixture *f, struct down d)
 
 static inline enum member_kind member_next_kind(struct fixture *f)
 {
-    assert_int_equal(member_next(f->m, true, CALL_NONE, &f->act, &f->err), 0);
+    assert_int_equal(member_next(f->m, true, &f->act, &f->err), 0);
     return f->act.kind;
 }
 

@@ -184,16 +184,11 @@ static int step_local(struct cpu *c, struct err *err)
         if (a->at == c->local)
             continue;
         struct agree_slot *slots = agree_line_of(c, a->at)->slots;
-        bool has_published = slot_is_published(a, slots);
-        if (!has_published && !call_is_counted(c, a->at) && !call_count(c, a->at))
+        if (!slot_is_published(a, slots))
             return 0;
         const struct agree_slot *s = &slots[a->seq & 1];
-        const struct agree_line *l = agree_line_of(c, a->at);
-        int rc = has_published || slot_is_published(a, slots)
-                     ? agree_collect_words(c, c->shm.rank_of[a->at], a->seq, s->n,
-                                           s->words, err)
-                     : agree_collect_words(c, c->shm.rank_of[a->at], a->seq, l->proxy_n,
-                                           l->proxy_words, err);
+        int rc =
+            agree_collect_words(c, c->shm.rank_of[a->at], a->seq, s->n, s->words, err);
         if (rc < 0)
             return rc;
     }
@@ -346,24 +341,6 @@ static int agree_step(struct cpu *c, struct err *err)
     return rc;
 }
 
-void agree_enter(struct cpu *c, uint32_t seq, uint32_t n)
-{
-    struct agree *a = &c->agree;
-    a->seq = seq;
-    a->n = n;
-    a->at = 0;
-    a->distance = 1;
-    a->n_idle = 0;
-    a->has_dozed = false;
-    a->checked_ns = 0;
-    a->phase = c->n_hosts > 1 && c->local > 0 ? AGREE_RESULT : AGREE_LOCAL;
-}
-
-void agree_count_arrival(struct cpu *c, uint32_t member)
-{
-    wake_local(c, AWAITS_MEMBER + member);
-}
-
 int agree_begin(struct backend *b, const uint64_t *words, uint32_t n, struct err *err)
 {
     struct cpu *c = agree_self(b);
@@ -376,7 +353,14 @@ int agree_begin(struct backend *b, const uint64_t *words, uint32_t n, struct err
     if (a->phase != AGREE_NONE)
         return err_set(err, -EBUSY, "agreement %u is not done", a->seq);
     memcpy(a->words, words, n * sizeof(*words));
-    agree_enter(c, a->seq + 1, n);
+    a->seq++;
+    a->n = n;
+    a->at = 0;
+    a->distance = 1;
+    a->n_idle = 0;
+    a->has_dozed = false;
+    a->checked_ns = 0;
+    a->phase = c->n_hosts > 1 && c->local > 0 ? AGREE_RESULT : AGREE_LOCAL;
     if (a->phase == AGREE_RESULT) {
         agree_publish_slot(a, a->line->slots);
         line_wake(agree_line_of(c, 0), AWAITS_MEMBER + c->local);
@@ -384,7 +368,6 @@ int agree_begin(struct backend *b, const uint64_t *words, uint32_t n, struct err
         agree_publish_slot(a, a->line->slots);
         wake_local(c, AWAITS_MEMBER + c->local);
     }
-    call_started(c);
     return 0;
 }
 
@@ -392,8 +375,7 @@ int agree_begin(struct backend *b, const uint64_t *words, uint32_t n, struct err
 static bool agree_is_missing(struct cpu *c, uint32_t member)
 {
     return member != c->local
-           && !slot_is_published(&c->agree, agree_line_of(c, member)->slots)
-           && !call_is_counted(c, member);
+           && !slot_is_published(&c->agree, agree_line_of(c, member)->slots);
 }
 
 /* Checks that missing members are alive. Of those on this host it checks the first and
@@ -432,11 +414,7 @@ static int poll_slow(struct cpu *c, struct err *err)
     a->has_dozed = false;
     if (atomic_load_explicit(&c->is_aborted, memory_order_relaxed))
         return err_set(err, -ECANCELED, "aborted");
-    if (++a->n_idle == CALL_WAKE_AFTER)
-        call_missing(c);
-    if ((a->n_idle % CALL_WAKE_AFTER == 0 || has_dozed) && call_is_due(c))
-        agree_call(&c->b);
-    if (a->n_idle % CHECK_IDLE != 0 && !has_dozed)
+    if (++a->n_idle % CHECK_IDLE != 0 && !has_dozed)
         return 0;
     struct err why = ERR_INIT;
     int rc = agree_check(c, &why);
@@ -493,8 +471,7 @@ static bool member_arrived(struct cpu *c, uint32_t what)
     if (what == AWAITS_RESULT)
         return slot_is_published(a, a->area->result);
     return what >= AWAITS_MEMBER
-           && (slot_is_published(a, agree_line_of(c, what - AWAITS_MEMBER)->slots)
-               || call_is_counted(c, what - AWAITS_MEMBER));
+           && slot_is_published(a, agree_line_of(c, what - AWAITS_MEMBER)->slots);
 }
 
 static void sleep_on_sockets(struct cpu *c, const struct timespec *t)
@@ -526,10 +503,6 @@ void agree_doze(struct backend *b, uint64_t ns)
         ns = wait_slice_ns(&c->w); /* so that a death is detected soon */
     if (what == AWAITS_NOTHING || ns == 0)
         return;
-    if (a->phase != AGREE_NONE && a->n_idle < CALL_WAKE_AFTER) {
-        a->n_idle = CALL_WAKE_AFTER;
-        call_missing(c);
-    }
     const struct timespec t = clock_timespec(ns);
     uint32_t wakeups = atomic_load_explicit(&a->line->wakeups, memory_order_seq_cst);
     atomic_store_explicit(&a->line->awaits, what, memory_order_seq_cst);

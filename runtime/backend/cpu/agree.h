@@ -29,23 +29,10 @@ struct agree_line { /* of one member, in the segment */
         slots[2]; /* agreement k is in slots[k % 2]; written by its member */
     _Atomic uint32_t wakeups; /* futex word; a member that wakes this one adds 1 */
     _Atomic uint32_t awaits;  /* enum agree_awaits, or the index of a member */
-    /* call.c */
-    _Atomic uint32_t called; /* the agreement that the member calls for */
-    /* a leader of several hosts: the agreement that it has started */
-    _Atomic uint32_t started;
-    /* enum agree_call: the event that must wake the member; or WAKE_SENT (call.c) */
-    _Atomic uint32_t wake_on;
-    uint32_t wakeup_name_bytes; /* length of its wake-up socket's name */
-    uint8_t wakeup_name[24];
-    /* call.c: the last agreement in which other members counted it, and flags */
-    _Atomic uint64_t proxy;
-    uint32_t proxy_tag, proxy_n;
-    uint8_t pad[128 - 64];
-    /* proxy words: other members count them while it sleeps */
-    uint64_t proxy_words[AGREE_MAX_WORDS];
+    uint8_t pad[128 - 8];
 };
 _Static_assert(sizeof(struct agree_slot) == 640, "lines do not share, in pairs either");
-_Static_assert(sizeof(struct agree_line) == 15 * 128, "nor do members");
+_Static_assert(sizeof(struct agree_line) == 11 * 128, "nor do members");
 
 /* In the segment: what the leader has received from the other hosts, then one line per
  * member. Valid when zeroed. */
@@ -85,12 +72,6 @@ struct agree { /* owned by the driving thread, except the atomics */
 };
 
 void agree_init(struct agree *a);
-/* Another member has counted a local member in the current agreement: wakes the members
- * that await it. */
-void agree_count_arrival(struct cpu *c, uint32_t member);
-/* Enters an agreement that other members started with our words, which are in a->words.
- * */
-void agree_enter(struct cpu *c, uint32_t seq, uint32_t n);
 int agree_open(struct cpu *c, struct err *err); /* once the transports are connected */
 void agree_close(struct agree *a);              /* before the segment is unmapped */
 

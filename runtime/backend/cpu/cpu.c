@@ -127,7 +127,6 @@ static void cpu_close(struct backend *b)
     if (!c)
         return;
     agree_close(&c->agree);
-    call_close(&c->calls);
     shm_detach(&c->shm);
     shm_map_release(&c->map);
     net_close(&c->net);
@@ -174,7 +173,6 @@ static int cpu_describe(const struct backend_env *env,
     }
     c->b.ops = &backend_cpu;
     agree_init(&c->agree);
-    call_init(&c->calls);
     c->env = *env;
     c->is_wide = kernel_has_wide();
     c->w = (struct waiter){
@@ -290,12 +288,6 @@ const struct backend_ops backend_cpu = {
     .tune = cpu_tune,
     .agree_begin = agree_begin,
     .agree_poll = agree_poll,
-    .agree_call = agree_call,
-    .agree_call_state = agree_call_state,
-    .agree_wakeup_fds = agree_wakeup_fds,
-    .agree_arm_wakeup = agree_arm_wakeup,
-    .agree_disarm_wakeup = agree_disarm_wakeup,
-    .agree_tag = agree_tag,
     .doze = agree_doze,
     .nudge = agree_nudge,
     .abort = cpu_abort,

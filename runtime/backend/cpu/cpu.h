@@ -7,7 +7,6 @@
 
 #include "runtime/backend/backend.h"
 #include "runtime/backend/cpu/agree.h"
-#include "runtime/backend/cpu/call.h"
 #include "runtime/backend/cpu/net.h"
 #include "runtime/backend/cpu/peers.h"
 #include "runtime/backend/cpu/shm.h"
@@ -40,7 +39,6 @@ struct cpu {
     struct shm shm; /* n_local > 1 */
     struct net net; /* leaders, n_hosts > 1 */
     struct agree agree;
-    struct calls calls;
     struct tuning tuning; /* the last settings passed to tune; zeroed */
 
     struct piece *pieces; /* of the current batch */
