@@ -27,7 +27,7 @@ op_used_memory(const struct op *op, const void **ret_in, const void **ret_out)
 
 int api_region(struct coordinator *co, struct op *op, struct err *err)
 {
-    struct regions *r = &co->regions;
+    struct regions *r = coordinator_regions(co);
     const uint32_t set = op->req.process_set;
     const void *in, *out;
     uint32_t a, b;
@@ -77,7 +77,8 @@ static int deregister_submit(struct world *w,
                              struct err *err)
 {
     const uint32_t set = (uint32_t)process_set;
-    uint32_t number = process_set < 0 ? 0 : regions_find(&w->co->regions, set, data, 1);
+    uint32_t number =
+        process_set < 0 ? 0 : regions_find(coordinator_regions(w->co), set, data, 1);
     struct op *op;
     int rc = 0;
 

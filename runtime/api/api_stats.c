@@ -19,10 +19,10 @@ int hvd_stats(struct hvd_stats *ret)
             err_set(err, HVD_INVALID_ARGUMENT,
                     "size_bytes: %zu is not sizeof(struct hvd_stats)", ret->size_bytes);
     else {
-        stats_read(&w->co->observe.stats, clock_now_ns(), ret);
+        stats_read(&coordinator_observer(w->co)->stats, clock_now_ns(), ret);
         /* rank in this world; the page has the rank in the job */
-        ret->rank = (int)w->co->rank;
-        ret->size = (int)w->co->size;
+        ret->rank = (int)w->contract.place.rank;
+        ret->size = (int)w->contract.place.size;
     }
     runtime_put(w);
     return rc;
@@ -39,7 +39,7 @@ int hvd_stats_text(char *buf, size_t n, size_t *ret_n)
     if (rc < 0)
         return rc;
     strbuf_init(&text, 1 << 20);
-    page = w->co->observe.stats.page;
+    page = coordinator_observer(w->co)->stats.page;
     stats_page_text(&page, 1, &text);
     runtime_put(w);
     if (strbuf_status(&text) < 0)
@@ -73,9 +73,9 @@ int hvd_timeline_start(const char *path, int mark_cycles)
         return rc;
     if (!path || !path[0])
         rc = err_set(err, HVD_INVALID_ARGUMENT, "path: is NULL or empty");
-    else if (w->co->rank == 0)
-        rc = timeline_start(&w->co->observe.timeline, path, mark_cycles != 0,
-                            w->settings.timeline_all, err);
+    else if (w->contract.place.rank == 0)
+        rc = timeline_start(&coordinator_observer(w->co)->timeline, path,
+                            mark_cycles != 0, w->settings.timeline_all, err);
     runtime_put(w);
     return rc;
 }
@@ -88,7 +88,8 @@ int hvd_timeline_stop(void)
 
     if (rc < 0)
         return rc;
-    timeline_stop(&w->co->observe.timeline, coordinator_status(w->co, NULL) == 0);
+    timeline_stop(&coordinator_observer(w->co)->timeline,
+                  coordinator_status(w->co, NULL) == 0);
     runtime_put(w);
     return HVD_OK;
 }

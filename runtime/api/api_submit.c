@@ -201,7 +201,7 @@ static int draft_take_data(struct op_draft *c)
     if (c->t.device != HVD_DEVICE_HOST && c->t.device != HVD_DEVICE_NONE)
         c->op->req.place = PLACE_CUDA;
     else
-        device_why_none(&c->w->co->gpu, c->t.device == HVD_DEVICE_NONE,
+        device_why_none(coordinator_gpu(c->w->co), c->t.device == HVD_DEVICE_NONE,
                         c->op->req.no_gpu);
     return rc < 0 ? rc : draft_take_group(c);
 }
@@ -220,7 +220,7 @@ static int draft_init_data(struct op_draft *c,
 static int draft_take_device(struct op_draft *c)
 {
     struct op *op = c->op;
-    struct coordinator *co = c->w->co;
+    struct world_device *gpu = coordinator_gpu(c->w->co);
     const void *p = op->data ? op->data : op->output;
     struct device *d;
     int rc = 0;
@@ -232,11 +232,11 @@ static int draft_take_device(struct op_draft *c)
     else if (c->t.ready_event)
         rc = err_set(c->err, HVD_INVALID_ARGUMENT, "ready_event must be NULL");
     else
-        rc = device_need(&co->gpu, c->t.device, op->count > 0 ? p : NULL, &d, c->err);
+        rc = device_need(gpu, c->t.device, op->count > 0 ? p : NULL, &d, c->err);
     if (rc < 0)
         return err_prefix(c->err, "tensor \"%.200s\": device %d", c->t.name,
                           c->t.device);
-    op->gpu = co->gpu.ops;
+    op->gpu = gpu->ops;
     op->device = d;
     op->ordinal = op->gpu->ordinal(d);
     return 0;
@@ -576,6 +576,6 @@ int hvd_join_async(const struct hvd_tensor *t, hvd_handle *ret_handle)
     struct err none = ERR_INIT;
 
     if (rc == 0 && c.t.device > 0) /* only if a GPU may follow */
-        (void)device_need(&c.w->co->gpu, c.t.device, NULL, &d, &none);
+        (void)device_need(coordinator_gpu(c.w->co), c.t.device, NULL, &d, &none);
     return draft_finish(&c, rc, ret_handle);
 }

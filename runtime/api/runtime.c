@@ -124,7 +124,7 @@ static void fork_resume_child(void)
 {
     if (runtime.world && !runtime_is_forked()) {
         control_forked(runtime.world->control);
-        device_forked(&runtime.world->co->gpu);
+        coordinator_forked(runtime.world->co);
     }
     if (runtime.world || runtime.is_changing) /* the latter holds life_lock forever */
         atomic_store(&runtime.is_forked, true);
@@ -208,7 +208,8 @@ static void world_leave(struct world *w, enum leave_reason why, uint64_t limit_n
     if (coordinator_status(w->co, NULL) != 0)
         atomic_store_explicit(&runtime.was_broken, true, memory_order_relaxed);
     /* While the seat is still run: the last events of other ranks pass through it. */
-    timeline_stop(&w->co->observe.timeline, coordinator_status(w->co, NULL) == 0);
+    timeline_stop(&coordinator_observer(w->co)->timeline,
+                  coordinator_status(w->co, NULL) == 0);
     if (!coordinator_leave(w->co, why, clock_now_ns() + limit_ns)) {
         w->is_leaked = true;
         log_warn(

@@ -15,21 +15,36 @@
 #include <sched.h>
 #include <stdio.h>
 
-#include "runtime/engine/coordinator.h"
+#include "runtime/engine/carry.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 #include "runtime/core/pair.h"
 
-void carry_finish(struct coordinator *co, struct op *op, int status, const char *text)
+int carry_init(struct carry *c,
+               struct engine *e,
+               struct flights *f,
+               const struct backend_env *env)
 {
-    observe_end(&co->observe, op, status);
-    tensor_queue_remove(&co->queue,
-                        op); /* first: the callback may submit the name again */
-    op_finish(op, status, text);
-    op_unref(op);
+    c->e = e;
+    c->flights = f;
+    c->env = env;
+    c->rows = mem_calloc(e->size, sizeof(*c->rows));
+    c->ones = mem_calloc(e->size, sizeof(*c->ones));
+    for (uint32_t i = 0; c->ones && i < e->size; i++)
+        c->ones[i] = 1;
+    return c->rows && c->ones ? 0 : -ENOMEM;
 }
 
-int carry_post(struct coordinator *co,
+void carry_release(struct carry *c)
+{
+    codec_state_free(c->codec_state);
+    mem_free(c->codec_scratch);
+    mem_free(c->rows);
+    mem_free(c->ones);
+    mem_free(c->items);
+}
+
+int carry_post(struct carry *c,
                struct backend *b,
                const struct batch *batch,
                struct err *err)
@@ -41,113 +56,110 @@ int carry_post(struct coordinator *co,
         rc = rc < 0 ? rc : b->ops->poll(b, &done, err);
         if (rc < 0 || done >= ticket)
             return rc;
-        rc = coordinator_interrupted(co, err);
+        rc = engine_interrupted(c->e, err);
         (void)sched_yield();
     }
 }
 
-static int carry_report_no_memory(const struct coordinator *co,
+static int carry_report_no_memory(const struct carry *c,
                                   const struct tensor_request *q,
                                   struct err *err)
 {
     char name[NAME_SHOWN_MAX];
 
-    return err_set(err, -ENOMEM, "rank %u is out of memory for tensor %s", co->rank,
+    return err_set(err, -ENOMEM, "rank %u is out of memory for tensor %s", c->e->rank,
                    name_shown(q->name, name));
 }
 
 /* --- process sets --- */
 
-static int backend_split(struct coordinator *co,
+static int backend_split(struct carry *c,
                          const uint32_t *ranks,
                          uint32_t n,
                          struct backend **ret,
                          struct err *err)
 {
-    uint64_t deadline = clock_now_ns() + co->settings.start_timeout_ns;
+    uint64_t deadline = clock_now_ns() + c->e->settings.start_timeout_ns;
 
-    return co->backend->ops->subset(co->backend, ranks, n, deadline, ret, err);
+    return c->e->backend->ops->subset(c->e->backend, ranks, n, deadline, ret, err);
 }
 
-int carry_pair(struct coordinator *co, uint32_t pair, struct err *err)
+int carry_pair(struct carry *c, uint32_t pair, struct err *err)
 {
     struct backend *child = NULL;
     uint32_t ranks[2];
     int rc;
 
     pair_ranks(pair, ranks);
-    rc = backend_split(co, ranks, 2, &child, err);
+    rc = backend_split(c, ranks, 2, &child, err);
     if (rc < 0)
         (void)err_prefix(err, "send and receive of ranks %u and %u", ranks[0],
                          ranks[1]);
     if (rc < 0 || !child)
         return rc;
-    rc = sets_add_pair(co->sets, pair, child);
+    rc = sets_add_pair(c->e->sets, pair, child);
     if (rc < 0) {
-        co->backend->ops->close(child);
+        c->e->backend->ops->close(child);
         return err_set(err, rc,
                        "rank %u is out of memory for transfers of ranks %u "
                        "and %u",
-                       co->rank, ranks[0], ranks[1]);
+                       c->e->rank, ranks[0], ranks[1]);
     }
     return 0;
 }
 
-static int carry_add_set(struct coordinator *co,
-                         const uint32_t *ranks,
-                         uint32_t n,
-                         uint32_t id,
-                         struct err *err)
+static int carry_add_set(
+    struct carry *c, const uint32_t *ranks, uint32_t n, uint32_t id, struct err *err)
 {
     struct backend *child = NULL;
-    int rc = backend_split(co, ranks, n, &child, err);
+    int rc = backend_split(c, ranks, n, &child, err);
 
     if (rc < 0)
         return rc;
-    rc = sets_add(co->sets, id, ranks, n, child, err);
+    rc = sets_add(c->e->sets, id, ranks, n, child, err);
     if (rc < 0) {
         if (child)
-            co->backend->ops->close(child);
+            c->e->backend->ops->close(child);
         return rc;
     }
-    rc = carry_device_set(co, id, err);
+    rc = carry_device_set(c, id, err);
     if (rc < 0)
         return rc;
-    if (member_set_added(co->member, id, child != NULL) < 0)
+    if (member_set_added(c->e->member, id, child != NULL) < 0)
         return err_set(err, -ENOMEM, "rank %u is out of memory for process set %u",
-                       co->rank, set_number(id));
+                       c->e->rank, set_number(id));
     return 0;
 }
 
-int carry_set(struct coordinator *co, const struct member_act *act, struct err *err)
+int carry_set(struct carry *c, const struct member_act *act, struct err *err)
 {
     const struct tensor_request *q = act->items[0].req;
     AUTOFREE uint32_t *ranks = mem_calloc(q->n_set, sizeof(*ranks));
 
     if (!ranks)
         return err_set(err, -ENOMEM, "rank %u is out of memory for process set %u",
-                       co->rank, set_number(act->set_id));
+                       c->e->rank, set_number(act->set_id));
     for (uint32_t i = 0; i < q->n_set; i++)
         ranks[i] = request_set_rank(q, i);
-    return carry_add_set(co, ranks, q->n_set, act->set_id, err);
+    return carry_add_set(c, ranks, q->n_set, act->set_id, err);
 }
 
 /* Waits until none of its batches is on the GPUs. */
-static int carry_drain_set(struct coordinator *co, uint32_t id, struct err *err)
+static int carry_drain_set(struct carry *c, uint32_t id, struct err *err)
 {
-    const struct process_set *set = sets_find(co->sets, id);
+    const struct process_set *set = sets_find(c->e->sets, id);
     int rc;
 
     if (!set || !set->device_backend)
         return 0;
-    co->gpu.ops->state_forget_set(device_of(&co->gpu), id);
-    rc = flights_drain(co, set->device_backend, 0, err);
+    c->e->gpu.ops->state_forget_set(device_of(&c->e->gpu), id);
+    rc = flights_drain(c->flights, set->device_backend, 0, err);
     if (rc == 0) /* its buffers may be freed after its removal */
-        carry_forget_set(co, set);
+        carry_forget_set(c, set);
     return rc;
 }
 
-static int carry_change_sets(struct coordinator *co,
+static int carry_change_sets(struct carry *c,
                              struct op *op,
                              const struct member_act *act,
                              struct err *err)
@@ -156,28 +168,28 @@ static int carry_change_sets(struct coordinator *co,
 
     if (op->req.coll == COLL_SET_ADD) {
         op->set_id = act->set_id;
-        return carry_add_set(co, op->ranks, op->n_ranks, act->set_id, err);
+        return carry_add_set(c, op->ranks, op->n_ranks, act->set_id, err);
     }
-    rc = carry_drain_set(co, op->req.root, err);
-    rc = rc < 0 ? rc : sets_remove(co->sets, op->req.root, err);
-    member_set_removed(co->member, op->req.root);
-    if (co->codec_state)
-        codec_state_forget_set(co->codec_state, op->req.root);
+    rc = carry_drain_set(c, op->req.root, err);
+    rc = rc < 0 ? rc : sets_remove(c->e->sets, op->req.root, err);
+    member_set_removed(c->e->member, op->req.root);
+    if (c->codec_state)
+        codec_state_forget_set(c->codec_state, op->req.root);
     return rc;
 }
 
 /* --- batches --- */
 
-static int op_exchange_rows(struct coordinator *co,
+static int op_exchange_rows(struct carry *c,
                             struct op *op,
                             const struct process_set *set,
                             struct err *err)
 {
     struct batch_item item = {.in = op->rows,
-                              .out = co->rows,
+                              .out = c->rows,
                               .count = set->n,
-                              .counts = co->ones,
-                              .send_counts = co->ones};
+                              .counts = c->ones,
+                              .send_counts = c->ones};
     struct batch batch = {.coll = COLL_ALLTOALL,
                           .dtype = DT_I64,
                           .op = OP_SUM,
@@ -186,11 +198,11 @@ static int op_exchange_rows(struct coordinator *co,
                           .items = &item,
                           .n_items = 1};
 
-    return carry_post(co, set->backend, &batch, err);
+    return carry_post(c, set->backend, &batch, err);
 }
 
 /* The device's error: a lost context (-EIO) is itself the cause. */
-static int report_no_result(const struct coordinator *co,
+static int report_no_result(const struct carry *c,
                             const struct op *op,
                             const struct err *why,
                             int r,
@@ -201,11 +213,11 @@ static int report_no_result(const struct coordinator *co,
     if (r == -EIO)
         return err_set(err, r, "%s", why->text);
     return err_set(err, r, "rank %u has no memory for the result of tensor %s: %s",
-                   co->rank, name_shown(op->req.name, name), why->text);
+                   c->e->rank, name_shown(op->req.name, name), why->text);
 }
 
 /* Memory for the result, and the counts of all members. */
-static int op_prepare_result(struct coordinator *co,
+static int op_prepare_result(struct carry *c,
                              struct op *op,
                              const struct process_set *set,
                              const struct member_act *act,
@@ -219,14 +231,14 @@ static int op_prepare_result(struct coordinator *co,
     *ret_is_ours = true;
     if (!op_has_result(op))
         return 0;
-    observe_allocate(&co->observe, op);
+    observe_allocate(&c->e->observe, op);
     if (op->req.coll == COLL_ALLTOALL) {
         *ret_is_ours = false; /* from here on it is the backend's failure */
-        rc = op_exchange_rows(co, op, set, err);
+        rc = op_exchange_rows(c, op, set, err);
         if (rc < 0)
             return rc;
         *ret_is_ours = true;
-        dim0 = co->rows;
+        dim0 = c->rows;
         rc = op_make_send_counts(op, set->n);
     } else if (request_has_counts(&op->req) && act->n_counts != set->n) {
         return err_set(err, -EPROTO,
@@ -236,8 +248,8 @@ static int op_prepare_result(struct coordinator *co,
     if (rc == 0)
         rc = op_make_result(op, dim0, set->n, &why);
     if (rc < 0 && why.text[0])
-        return report_no_result(co, op, &why, rc, err);
-    return rc < 0 ? carry_report_no_memory(co, &op->req, err) : 0;
+        return report_no_result(c, op, &why, rc, err);
+    return rc < 0 ? carry_report_no_memory(c, &op->req, err) : 0;
 }
 
 static int batch_fill_item(const struct member_item *from,
@@ -275,7 +287,7 @@ static uint64_t act_zero_bytes(const struct member_act *act)
     return sum;
 }
 
-static int carry_run_batch(struct coordinator *co,
+static int carry_run_batch(struct carry *c,
                            const struct process_set *set,
                            const struct member_act *act,
                            bool *ret_is_ours,
@@ -285,7 +297,7 @@ static int carry_run_batch(struct coordinator *co,
     struct op *first = act->items[0].op ? op_of(act->items[0].op) : NULL;
     uint64_t n_zeros = act_zero_bytes(act), at = 0, began_ns;
     AUTOFREE uint8_t *zeros = n_zeros > 0 ? mem_zalloc(n_zeros) : NULL;
-    void *items = co->items;
+    void *items = c->items;
     int rc = 0;
     struct batch batch = {.coll = q->coll,
                           .dtype = q->dtype,
@@ -295,43 +307,43 @@ static int carry_run_batch(struct coordinator *co,
                           .postscale = q->postscale,
                           .n_items = q->coll == COLL_BARRIER ? 0 : act->n_items};
 
-    while (rc == 0 && co->items_cap < act->n_items)
-        rc = mem_grow(&items, co->items_cap, &co->items_cap, sizeof(*co->items),
+    while (rc == 0 && c->items_cap < act->n_items)
+        rc = mem_grow(&items, c->items_cap, &c->items_cap, sizeof(*c->items),
                       SIZE_MAX / 64);
-    co->items = items;
+    c->items = items;
     *ret_is_ours = true;
     if (rc < 0 || (n_zeros > 0 && !zeros))
-        return carry_report_no_memory(co, q, err);
+        return carry_report_no_memory(c, q, err);
     for (size_t i = 0; i < act->n_items && rc == 0; i++)
-        rc = batch_fill_item(&act->items[i], &co->items[i], zeros, &at);
+        rc = batch_fill_item(&act->items[i], &c->items[i], zeros, &at);
     if (rc < 0)
         return err_set(err, rc, "an agreed tensor has an invalid size");
-    batch.items = co->items;
+    batch.items = c->items;
     *ret_is_ours = false; /* also for a NaN: rank 0 receives it and informs all ranks */
-    rc = observe_transfer(&co->observe, act, &began_ns, err);
+    rc = observe_transfer(&c->e->observe, act, &began_ns, err);
     if (rc < 0)
         return rc;
-    rc = q->codec[0] ? carry_compressed(co, set, act, &batch, ret_is_ours, err)
-                     : carry_post(co, set->backend, &batch, err);
+    rc = q->codec[0] ? carry_compressed(c, set, act, &batch, ret_is_ours, err)
+                     : carry_post(c, set->backend, &batch, err);
     if (rc == 0)
-        observe_transferred(&co->observe, act, set->n, began_ns);
+        observe_transferred(&c->e->observe, act, set->n, began_ns);
     return rc;
 }
 
-static void carry_end_ops(struct coordinator *co, const struct member_act *act)
+static void carry_end_ops(struct carry *c, const struct member_act *act)
 {
     for (size_t i = 0; i < act->n_items; i++) {
         struct op *op = act->items[i].op ? op_of(act->items[i].op) : NULL;
 
         if (op && op->has_no_memory)
-            carry_finish(co, op, HVD_NO_MEMORY, "no memory for the result");
+            engine_finish_op(c->e, op, HVD_NO_MEMORY, "no memory for the result");
         else if (op)
-            carry_finish(co, op, HVD_OK, NULL);
+            engine_finish_op(c->e, op, HVD_OK, NULL);
     }
-    coordinator_wake_sleepers(co);
+    engine_wake_waiters(c->e);
 }
 
-int carry_run(struct coordinator *co,
+int carry_run(struct carry *c,
               const struct member_act *act,
               bool *ret_is_ours,
               struct err *err)
@@ -342,32 +354,32 @@ int carry_run(struct coordinator *co,
     int rc = 0;
 
     *ret_is_ours = true;
-    observe_run(&co->observe, act);
+    observe_run(&c->e->observe, act);
     if (op && (q->coll == COLL_SET_ADD || q->coll == COLL_SET_REMOVE)) {
         *ret_is_ours = false;
-        rc = carry_change_sets(co, op, act, err);
+        rc = carry_change_sets(c, op, act, err);
     } else {
-        set = sets_find(co->sets, q->process_set);
+        set = sets_find(c->e->sets, q->process_set);
         if (!set || !set->backend)
             return err_set(err, -EPROTO,
                            "tensor \"%.200s\": rank %u is not in process set %u",
-                           q->name, co->rank, set_number(q->process_set));
+                           q->name, c->e->rank, set_number(q->process_set));
         for (size_t i = 0; i < act->n_items && rc == 0; i++)
             if (act->items[i].op)
-                rc = op_prepare_result(co, op_of(act->items[i].op), set, act,
+                rc = op_prepare_result(c, op_of(act->items[i].op), set, act,
                                        ret_is_ours, err);
         if (rc == 0 && q->coll == COLL_REGISTER) {
             *ret_is_ours = false;
-            return carry_register(co, set, act, err);
+            return carry_register(c, set, act, err);
         }
         if (rc == 0 && q->place == PLACE_CUDA)
-            return carry_device(co, set, act, ret_is_ours, err);
+            return carry_device(c, set, act, ret_is_ours, err);
         if (rc == 0)
-            rc = carry_run_batch(co, set, act, ret_is_ours, err);
+            rc = carry_run_batch(c, set, act, ret_is_ours, err);
     }
     if (rc < 0)
         return rc;
-    autotune_batch(&co->autotune, act);
-    carry_end_ops(co, act);
+    autotune_batch(&c->e->autotune, act);
+    carry_end_ops(c, act);
     return 0;
 }

@@ -10,7 +10,7 @@
  * codec_state and is bounded by HVD_COMPRESSION_MEMORY. Called by carry.c. */
 #include <errno.h>
 
-#include "runtime/engine/coordinator.h"
+#include "runtime/engine/carry.h"
 #include "runtime/backend/cpu/reduce.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
@@ -54,40 +54,40 @@ static uint64_t bytes_align(uint64_t n)
 }
 
 /* Logs each reason once: there are at most as many as the codecs have. */
-static void codec_log_plain(struct coordinator *co,
+static void codec_log_plain(struct carry *c,
                             const struct tensor_request *q,
                             const struct codec_plan *p)
 {
     size_t i = 0;
 
-    while (i < ARRAY_LEN(co->logged_reasons) && co->logged_reasons[i]
-           && co->logged_reasons[i] != p->why)
+    while (i < ARRAY_LEN(c->logged_reasons) && c->logged_reasons[i]
+           && c->logged_reasons[i] != p->why)
         i++;
-    if (i == ARRAY_LEN(co->logged_reasons) || co->logged_reasons[i])
+    if (i == ARRAY_LEN(c->logged_reasons) || c->logged_reasons[i])
         return;
-    co->logged_reasons[i] = p->why;
+    c->logged_reasons[i] = p->why;
     log_info("a tensor and others like it are not compressed",
              "tensor=\"%s\" compression=%s because=\"%s\"", q->name, q->codec, p->why);
 }
 
 static int
-codec_batch_take_scratch(struct coordinator *co, struct codec_batch *w, uint64_t sum)
+codec_batch_take_scratch(struct carry *c, struct codec_batch *w, uint64_t sum)
 {
     void *p;
 
-    if (sum > co->codec_scratch_bytes) {
-        p = mem_realloc_array(co->codec_scratch, sum, 1);
+    if (sum > c->codec_scratch_bytes) {
+        p = mem_realloc_array(c->codec_scratch, sum, 1);
         if (!p)
             return -ENOMEM;
-        co->codec_scratch = p;
-        co->codec_scratch_bytes = sum;
+        c->codec_scratch = p;
+        c->codec_scratch_bytes = sum;
     }
     w->scratch =
-        co->codec_scratch + (ALIGN - (uintptr_t)co->codec_scratch % ALIGN) % ALIGN;
+        c->codec_scratch + (ALIGN - (uintptr_t)c->codec_scratch % ALIGN) % ALIGN;
     return 0;
 }
 
-int carry_codec_plans(struct coordinator *co,
+int carry_codec_plans(struct carry *c,
                       const struct member_act *act,
                       uint32_t n_members,
                       struct codec_plan *ret,
@@ -104,35 +104,35 @@ int carry_codec_plans(struct coordinator *co,
         if (rc < 0)
             return rc;
         if (!ret[i].is_compressed)
-            codec_log_plain(co, q, &ret[i]);
-        stats_add(&co->observe.stats, STATS_CODEC_RAW, ret[i].raw_bytes);
-        stats_add(&co->observe.stats, STATS_CODEC_WIRE, ret[i].wire_bytes);
+            codec_log_plain(c, q, &ret[i]);
+        stats_add(&c->e->observe.stats, STATS_CODEC_RAW, ret[i].raw_bytes);
+        stats_add(&c->e->observe.stats, STATS_CODEC_WIRE, ret[i].wire_bytes);
     }
     return rc;
 }
 
-static int codec_batch_plan(struct coordinator *co,
+static int codec_batch_plan(struct carry *c,
                             struct codec_batch *w,
                             const struct member_act *act,
                             uint32_t n_members,
                             struct err *err)
 {
     uint64_t sum = ALIGN;
-    int rc = carry_codec_plans(co, act, n_members, w->plans, err);
+    int rc = carry_codec_plans(c, act, n_members, w->plans, err);
 
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < w->n; i++)
         if (w->plans[i].is_compressed)
             sum += bytes_align(w->plans[i].scratch_bytes);
-    if (codec_batch_take_scratch(co, w, sum) < 0)
+    if (codec_batch_take_scratch(c, w, sum) < 0)
         return err_set(err, -ENOMEM, "out of memory for %llu bytes of compression",
                        (unsigned long long)sum);
     return 0;
 }
 
 /* Carries out the tensors that are sent uncompressed. */
-static int codec_batch_post_plain(struct coordinator *co,
+static int codec_batch_post_plain(struct carry *c,
                                   const struct process_set *set,
                                   struct codec_batch *w,
                                   const struct batch *batch,
@@ -145,10 +145,10 @@ static int codec_batch_post_plain(struct coordinator *co,
     for (size_t i = 0; i < w->n; i++)
         if (!w->plans[i].is_compressed)
             w->items[plain.n_items++] = batch->items[i];
-    return plain.n_items == 0 ? 0 : carry_post(co, set->backend, &plain, err);
+    return plain.n_items == 0 ? 0 : carry_post(c, set->backend, &plain, err);
 }
 
-static int codec_batch_begin(struct coordinator *co,
+static int codec_batch_begin(struct carry *c,
                              const struct process_set *set,
                              struct codec_batch *w,
                              const struct member_act *act,
@@ -169,7 +169,7 @@ static int codec_batch_begin(struct coordinator *co,
 
         if (!w->plans[i].is_compressed)
             continue;
-        r = codec_begin(&w->runs[i], co->codec_state, set->id, q->name, &w->plans[i],
+        r = codec_begin(&w->runs[i], c->codec_state, set->id, q->name, &w->plans[i],
                         &io, w->scratch + at, err);
         if (r < 0)
             return r;
@@ -185,7 +185,7 @@ static bool step_is_alike(const struct codec_step *a, const struct codec_step *b
 }
 
 /* The step of tensor `first` and all that are like it, as one batch. */
-static int codec_batch_post_steps(struct coordinator *co,
+static int codec_batch_post_steps(struct carry *c,
                                   const struct process_set *set,
                                   struct codec_batch *w,
                                   size_t first,
@@ -211,11 +211,11 @@ static int codec_batch_post_steps(struct coordinator *co,
                                                         .counts = t->counts,
                                                         .send_counts = t->send_counts};
     }
-    return carry_post(co, set->backend, &batch, err);
+    return carry_post(c, set->backend, &batch, err);
 }
 
 /* 1: there was one; 0: all runs are done. */
-static int codec_batch_run_round(struct coordinator *co,
+static int codec_batch_run_round(struct carry *c,
                                  const struct process_set *set,
                                  struct codec_batch *w,
                                  bool *ret_is_ours,
@@ -233,25 +233,25 @@ static int codec_batch_run_round(struct coordinator *co,
         return rc;
     *ret_is_ours = false;
     for (size_t i = 0; i < w->n; i++) {
-        rc = w->has_step[i] ? codec_batch_post_steps(co, set, w, i, err) : 0;
+        rc = w->has_step[i] ? codec_batch_post_steps(c, set, w, i, err) : 0;
         if (rc < 0)
             return rc;
     }
     return any;
 }
 
-static void codec_log_evicted(struct coordinator *co)
+static void codec_log_evicted(struct carry *c)
 {
-    uint64_t n = codec_state_evicted(co->codec_state);
+    uint64_t n = codec_state_evicted(c->codec_state);
 
-    if (n > co->n_evicted && co->n_evicted == 0)
+    if (n > c->n_evicted && c->n_evicted == 0)
         log_warn("compression dropped the state of a tensor, continuing",
-                 "rank=%u bytes=%llu (HVD_COMPRESSION_MEMORY is too small)", co->rank,
-                 (unsigned long long)co->settings.codec_bytes);
-    co->n_evicted = n;
+                 "rank=%u bytes=%llu (HVD_COMPRESSION_MEMORY is too small)", c->e->rank,
+                 (unsigned long long)c->e->settings.codec_bytes);
+    c->n_evicted = n;
 }
 
-int carry_compressed(struct coordinator *co,
+int carry_compressed(struct carry *c,
                      const struct process_set *set,
                      const struct member_act *act,
                      const struct batch *batch,
@@ -262,28 +262,28 @@ int carry_compressed(struct coordinator *co,
     int rc = codec_batch_init(&w, act->n_items);
 
     *ret_is_ours = true;
-    if (rc == 0 && !co->codec_state)
-        rc = codec_state_new(co->settings.codec_bytes, kernel_has_wide(),
-                             &co->codec_state);
+    if (rc == 0 && !c->codec_state)
+        rc = codec_state_new(c->e->settings.codec_bytes, kernel_has_wide(),
+                             &c->codec_state);
     if (rc < 0)
-        return err_set(err, rc, "rank %u is out of memory for compression", co->rank);
-    rc = codec_batch_plan(co, &w, act, set->n, err);
+        return err_set(err, rc, "rank %u is out of memory for compression", c->e->rank);
+    rc = codec_batch_plan(c, &w, act, set->n, err);
     if (rc < 0)
         return rc;
     *ret_is_ours = false;
-    rc = codec_batch_post_plain(co, set, &w, batch, err);
+    rc = codec_batch_post_plain(c, set, &w, batch, err);
     if (rc == 0) {
         *ret_is_ours = true;
-        rc = codec_batch_begin(co, set, &w, act, batch, err);
+        rc = codec_batch_begin(c, set, &w, act, batch, err);
     }
     while (rc == 0 || rc == 1) {
-        rc = codec_batch_run_round(co, set, &w, ret_is_ours, err);
+        rc = codec_batch_run_round(c, set, &w, ret_is_ours, err);
         if (rc == 0)
             break;
     }
     for (size_t i = 0; i < w.n; i++)
         if (w.runs[i].state) /* codec_begin has succeeded */
             codec_cancel(&w.runs[i]);
-    codec_log_evicted(co);
+    codec_log_evicted(c);
     return rc;
 }

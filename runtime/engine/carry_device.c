@@ -15,30 +15,30 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/engine/coordinator.h"
+#include "runtime/engine/carry.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 
 /* This rank has no device, for the reason in err. The other ranks are about to connect
  * and must not wait for it. Without the library there is no connecting; then the world
  * is ended by this error. */
-static int carry_refuse_comm(struct coordinator *co,
+static int carry_refuse_comm(struct carry *c,
                              const struct process_set *set,
                              const struct backend_env *env,
                              struct err *err)
 {
-    AUTOFREE const char **hosts = mem_calloc(co->size, sizeof(*hosts));
+    AUTOFREE const char **hosts = mem_calloc(c->e->size, sizeof(*hosts));
     const struct device_ops *ops;
     const struct err why = *err;
 
     if (!hosts || device_find_ops(&ops, NULL) < 0)
-        return err_prefix(err, "rank %u has no GPU", co->rank);
-    for (uint32_t r = 0; r < co->size && co->members; r++)
-        hosts[r] = co->members[r].host;
+        return err_prefix(err, "rank %u has no GPU", c->e->rank);
+    for (uint32_t r = 0; r < c->e->size && c->e->members; r++)
+        hosts[r] = c->e->members[r].host;
     return ops->comm_refuse(set->backend, env, set->ranks, hosts, why.text, err);
 }
 
-int carry_open_comm(struct coordinator *co,
+int carry_open_comm(struct carry *c,
                     struct process_set *set,
                     const struct member_act *act,
                     struct err *err)
@@ -48,33 +48,34 @@ int carry_open_comm(struct coordinator *co,
 
     if (set->device_backend)
         return 0;
-    observe_init_device(&co->observe, act);
-    env = *co->env;
+    observe_init_device(&c->e->observe, act);
+    env = *c->env;
     env.rank = set->me;
     env.size = set->n;
     env.global = set->ranks;
-    env.deadline_ns = clock_now_ns() + co->settings.start_timeout_ns;
-    if (device_need(&co->gpu, HVD_DEVICE_OF_POINTER, NULL, &d, err) < 0)
-        return carry_refuse_comm(co, set, &env, err);
-    return co->gpu.ops->comm_open(d, set->backend, &env, set->ranks,
-                                  &set->device_backend, err);
+    env.deadline_ns = clock_now_ns() + c->e->settings.start_timeout_ns;
+    if (device_need(&c->e->gpu, HVD_DEVICE_OF_POINTER, NULL, &d, err) < 0)
+        return carry_refuse_comm(c, set, &env, err);
+    return c->e->gpu.ops->comm_open(d, set->backend, &env, set->ranks,
+                                    &set->device_backend, err);
 }
 
-int carry_device_set(struct coordinator *co, uint32_t id, struct err *err)
+int carry_device_set(struct carry *c, uint32_t id, struct err *err)
 {
-    struct backend *world = sets_find(co->sets, 0)->device_backend;
-    struct process_set *set = sets_find(co->sets, id);
+    struct backend *world = sets_find(c->e->sets, 0)->device_backend;
+    struct process_set *set = sets_find(c->e->sets, id);
     int rc;
 
     if (!world)
         return 0;
-    rc = co->gpu.ops->comm_split(world, set->ranks, set->n, &set->device_backend, err);
+    rc =
+        c->e->gpu.ops->comm_split(world, set->ranks, set->n, &set->device_backend, err);
     return rc == -ENOTSUP ? 0 : rc; /* on all ranks: it is opened at its first batch */
 }
 
 /* The memory of the caller's alloc may be in use in its stream until now. The seat does
  * not wait: the GPU may wait for a rank that is lost. */
-static int op_record_again(struct coordinator *co, struct op *op, struct err *err)
+static int op_record_again(struct carry *c, struct op *op, struct err *err)
 {
     struct device_event *e;
     void *stream = op->stream;
@@ -84,10 +85,10 @@ static int op_record_again(struct coordinator *co, struct op *op, struct err *er
         return 0;
     if (stream == DEVICE_STREAM_ALL)
         stream = DEVICE_STREAM_ALL_LATER;
-    rc = co->gpu.ops->record(device_of(&co->gpu), stream, &e, err);
+    rc = c->e->gpu.ops->record(device_of(&c->e->gpu), stream, &e, err);
     if (rc < 0)
         return rc;
-    co->gpu.ops->event_unref(op->ready);
+    c->e->gpu.ops->event_unref(op->ready);
     op->ready = e;
     return 0;
 }
@@ -101,7 +102,7 @@ static uint64_t op_result_bytes(const struct op *op)
     return n;
 }
 
-static int batch_fill_device_item(struct coordinator *co,
+static int batch_fill_device_item(struct carry *c,
                                   const struct member_item *from,
                                   struct batch_item *item,
                                   struct err *err)
@@ -120,14 +121,14 @@ static int batch_fill_device_item(struct coordinator *co,
                                 .send_counts = op->send_counts};
     /* NCCL would find it registered on this rank and not on others. */
     if (op->alloc
-        && regions_find_overlap(&co->regions, op->req.process_set, op->result,
+        && regions_find_overlap(&c->e->regions, op->req.process_set, op->result,
                                 op_result_bytes(op))
                > 0)
         return err_set(err, -EINVAL,
                        "tensor \"%.200s\": memory for its result lies in a registered "
                        "buffer of rank %u",
-                       op->req.name, co->rank);
-    if (op_record_again(co, op, err) < 0)
+                       op->req.name, c->e->rank);
+    if (op_record_again(c, op, err) < 0)
         return -EINVAL;
     item->ready = op->ready;
     item->given = op->given;
@@ -144,30 +145,31 @@ static bool act_has_callback(const struct member_act *act)
 }
 
 static int
-batch_fill_device(struct coordinator *co, const struct member_act *act, struct err *err)
+batch_fill_device(struct carry *c, const struct member_act *act, struct err *err)
 {
-    void *items = co->items;
+    void *items = c->items;
     int rc = 0;
 
-    while (rc == 0 && co->items_cap < act->n_items)
-        rc = mem_grow(&items, co->items_cap, &co->items_cap, sizeof(*co->items),
+    while (rc == 0 && c->items_cap < act->n_items)
+        rc = mem_grow(&items, c->items_cap, &c->items_cap, sizeof(*c->items),
                       SIZE_MAX / 64);
-    co->items = items;
+    c->items = items;
     if (rc < 0)
-        return err_set(err, -ENOMEM, "rank %u is out of memory for a batch", co->rank);
+        return err_set(err, -ENOMEM, "rank %u is out of memory for a batch",
+                       c->e->rank);
     for (size_t i = 0; i < act->n_items && rc == 0; i++)
-        rc = batch_fill_device_item(co, &act->items[i], &co->items[i], err);
+        rc = batch_fill_device_item(c, &act->items[i], &c->items[i], err);
     return rc;
 }
 
-static void act_drop_events(struct coordinator *co, const struct member_act *act)
+static void act_drop_events(struct carry *c, const struct member_act *act)
 {
     for (size_t i = 0; i < act->n_items; i++) {
         struct op *op = act->items[i].op ? op_of(act->items[i].op) : NULL;
 
         if (op) {
-            co->gpu.ops->event_unref(op->ready);
-            co->gpu.ops->event_unref(op->given);
+            c->e->gpu.ops->event_unref(op->ready);
+            c->e->gpu.ops->event_unref(op->given);
             op->ready = op->given = NULL;
         }
     }
@@ -175,7 +177,7 @@ static void act_drop_events(struct coordinator *co, const struct member_act *act
 
 /* Before the first compressed batch: do all members have the libraries? All are at this
  * position, because plans are equal. -ENOTSUP: the same text on all. */
-static int carry_open_codec(struct coordinator *co,
+static int carry_open_codec(struct carry *c,
                             struct process_set *set,
                             const struct codec_plan *plans,
                             size_t n,
@@ -194,26 +196,26 @@ static int carry_open_codec(struct coordinator *co,
     struct verdict mine = {.how = 1};
     if (!all)
         return err_set(err, -ENOMEM, "rank %u is out of memory for compression",
-                       co->rank);
-    if (co->gpu.ops->codec_open
-        && co->gpu.ops->codec_open(set->device_backend, &plans[i], &why) < 0) {
+                       c->e->rank);
+    if (c->e->gpu.ops->codec_open
+        && c->e->gpu.ops->codec_open(set->device_backend, &plans[i], &why) < 0) {
         mine.how = 0;
         memcpy(mine.why, why.text, strnlen(why.text, sizeof(mine.why) - 1));
     }
-    int rc = carry_verdicts(co, set, &mine, all, err);
+    int rc = carry_verdicts(c, set, &mine, all, err);
     for (uint32_t m = 0; m < set->n && rc == 0; m++)
         if (!all[m].how)
             return err_set(err, -ENOTSUP,
                            "compression %s of GPU tensors: rank %u (host %s): %s",
                            codec_name(id), set->ranks[m],
-                           co->members[set->ranks[m]].host, all[m].why);
+                           c->e->members[set->ranks[m]].host, all[m].why);
     if (rc == 0)
         set->codecs |= 1u << id;
     return rc;
 }
 
 /* -ENOTSUP: of a codec, the same on all members. */
-static int carry_post_device(struct coordinator *co,
+static int carry_post_device(struct carry *c,
                              struct process_set *set,
                              const struct member_act *act,
                              const struct batch *batch,
@@ -231,20 +233,19 @@ static int carry_post_device(struct coordinator *co,
     names = mem_calloc(act->n_items, sizeof(*names));
     if (!plans || !names)
         return err_set(err, -ENOMEM, "rank %u is out of memory for compression",
-                       co->rank);
-    rc = carry_codec_plans(co, act, set->n, plans, err);
-    rc = rc < 0 ? rc : carry_open_codec(co, set, plans, act->n_items, err);
+                       c->e->rank);
+    rc = carry_codec_plans(c, act, set->n, plans, err);
+    rc = rc < 0 ? rc : carry_open_codec(c, set, plans, act->n_items, err);
     for (size_t i = 0; i < act->n_items; i++)
         names[i] = act->items[i].req->name;
     return rc < 0 ? rc
-                  : co->gpu.ops->post_codec(b, batch, names, set->id, plans, ret_ticket,
-                                            err);
+                  : c->e->gpu.ops->post_codec(b, batch, names, set->id, plans,
+                                              ret_ticket, err);
 }
 
 /* All members decide the same: the tensors fail, the world continues. */
-static void carry_refuse_codec(struct coordinator *co,
-                               const struct member_act *act,
-                               const char *why)
+static void
+carry_refuse_codec(struct carry *c, const struct member_act *act, const char *why)
 {
     char text[1024];
 
@@ -254,12 +255,12 @@ static void carry_refuse_codec(struct coordinator *co,
         (void)snprintf(text, sizeof(text), "tensor \"%.200s\": %s",
                        act->items[i].req->name, why);
         if (op)
-            carry_finish(co, op, HVD_INVALID_ARGUMENT, text);
+            engine_finish_op(c->e, op, HVD_INVALID_ARGUMENT, text);
     }
-    coordinator_wake_sleepers(co);
+    engine_wake_waiters(c->e);
 }
 
-int carry_device(struct coordinator *co,
+int carry_device(struct carry *c,
                  struct process_set *set,
                  const struct member_act *act,
                  bool *ret_is_ours,
@@ -283,30 +284,31 @@ int carry_device(struct coordinator *co,
 
     *ret_is_ours = false;
     if (!flight)
-        return err_set(err, -ENOMEM, "rank %u is out of memory for a batch", co->rank);
-    rc = carry_open_comm(co, set, act, err);
-    rc = rc < 0 ? rc : flights_drain(co, NULL, FLIGHTS_MAX - 1, err);
+        return err_set(err, -ENOMEM, "rank %u is out of memory for a batch",
+                       c->e->rank);
+    rc = carry_open_comm(c, set, act, err);
+    rc = rc < 0 ? rc : flights_drain(c->flights, NULL, FLIGHTS_MAX - 1, err);
     if (rc < 0)
         return rc;
     *ret_is_ours = true;
-    rc = batch_fill_device(co, act, err);
+    rc = batch_fill_device(c, act, err);
     if (rc < 0)
         return rc;
     *ret_is_ours = false;
-    batch.items = co->items;
+    batch.items = c->items;
     b = set->device_backend;
-    flight->began_ns = observe_posted(&co->observe, act);
-    if (co->settings.nancheck)
-        rc = co->gpu.ops->post_check(b, &batch, err);
-    rc = rc < 0 ? rc : carry_post_device(co, set, act, &batch, &flight->ticket, err);
+    flight->began_ns = observe_posted(&c->e->observe, act);
+    if (c->e->settings.nancheck)
+        rc = c->e->gpu.ops->post_check(b, &batch, err);
+    rc = rc < 0 ? rc : carry_post_device(c, set, act, &batch, &flight->ticket, err);
     if (rc == -ENOTSUP && q->codec[0]) {
-        carry_refuse_codec(co, act, err ? err->text : "");
+        carry_refuse_codec(c, act, err ? err->text : "");
         return 0;
     }
     if (rc < 0)
         return rc;
-    act_drop_events(co, act);
+    act_drop_events(c, act);
     *ret_is_ours = true;
-    flight_add(co, TAKE(flight), b, act);
+    flight_add(c->flights, TAKE(flight), b, act);
     return 0;
 }

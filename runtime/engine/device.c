@@ -89,6 +89,11 @@ void device_init(struct world_device *w, const struct world_device_config *confi
     (void)snprintf(w->hint, sizeof(w->hint), "%s", config->nccl_hint);
 }
 
+void device_release(struct world_device *w)
+{
+    (void)pthread_mutex_destroy(&w->lock);
+}
+
 static void config_take_settings(const struct gpu_settings *s, struct device_config *c)
 {
     c->nccl_lib = s->nccl_lib;

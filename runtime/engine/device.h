@@ -45,6 +45,7 @@ struct world_device {
 };
 
 void device_init(struct world_device *w, const struct world_device_config *config);
+void device_release(struct world_device *w); /* after device_close */
 /* Any thread. The ops table of libhvd_cuda.so, which is in the folder of this library;
  * it stays loaded. -ENOENT with the reason: no usable one was found. */
 int device_find_ops(const struct device_ops **ret, struct err *err);

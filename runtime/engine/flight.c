@@ -24,7 +24,6 @@
 #include <errno.h>
 #include <sched.h>
 
-#include "runtime/engine/coordinator.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
@@ -51,13 +50,11 @@ struct flight *flight_new(const struct member_act *act, uint32_t n_members)
     return f;
 }
 
-void flight_add(struct coordinator *co,
+void flight_add(struct flights *all,
                 struct flight *f,
                 struct backend *b,
                 const struct member_act *act)
 {
-    struct flights *all = &co->flights;
-
     f->b = b;
     for (size_t i = 0; i < act->n_items; i++) {
         struct op *op = act->items[i].op ? op_of(act->items[i].op) : NULL;
@@ -66,8 +63,8 @@ void flight_add(struct coordinator *co,
             continue;
         f->at[f->n] = (uint32_t)i;
         f->items[f->n++] = (struct member_item){.op = &op->part, .req = &op->req};
-        tensor_queue_remove(&co->queue, op);
-        op_set_posted(op, co->gpu.ops->ticket_event(b, f->ticket));
+        tensor_queue_remove(&all->e->queue, op);
+        op_set_posted(op, all->e->gpu.ops->ticket_event(b, f->ticket));
     }
     if (all->tail)
         all->tail->next = f;
@@ -75,68 +72,67 @@ void flight_add(struct coordinator *co,
         all->head = f;
     all->tail = f;
     all->n++;
-    coordinator_wake_sleepers(co);
+    engine_wake_waiters(all->e);
 }
 
 static void
-flight_end_op(struct coordinator *co, struct op *op, int status, const char *text)
+flight_end_op(struct flights *all, struct op *op, int status, const char *text)
 {
     if (status == HVD_OK && op->has_no_memory) {
         status = HVD_NO_MEMORY;
         text = "no memory for the result";
     }
-    observe_end(&co->observe, op, status);
+    observe_end(&all->e->observe, op, status);
     op_finish(op, status, text);
     op_unref(op);
 }
 
-static void flight_count_device(struct coordinator *co)
+static void flight_count_device(struct flights *all)
 {
-    struct device *d = device_of(&co->gpu);
+    struct device *d = device_of(&all->e->gpu);
     struct device_counts c;
 
-    if (!d || !co->gpu.ops->counts)
+    if (!d || !all->e->gpu.ops->counts)
         return;
-    co->gpu.ops->counts(d, &c);
-    observe_device(&co->observe, &c);
+    all->e->gpu.ops->counts(d, &c);
+    observe_device(&all->e->observe, &c);
 }
 
 /* f has been removed from the list. */
 static void
-flight_end(struct coordinator *co, struct flight *f, int status, const char *text)
+flight_end(struct flights *all, struct flight *f, int status, const char *text)
 {
     struct member_act act = flight_act(f);
 
-    flight_count_device(
-        co); /* before the threads that this batch wakes read the counters */
+    /* before the threads that this batch wakes read the counters */
+    flight_count_device(all);
     if (status == HVD_OK && f->n > 0) {
-        observe_transferred(&co->observe, &act, f->n_members, f->began_ns);
-        autotune_batch(&co->autotune, &act);
+        observe_transferred(&all->e->observe, &act, f->n_members, f->began_ns);
+        autotune_batch(&all->e->autotune, &act);
     }
     for (size_t i = 0; i < f->n; i++)
-        flight_end_op(co, op_of(f->items[i].op), status, text);
+        flight_end_op(all, op_of(f->items[i].op), status, text);
     mem_free(f);
 }
 
 /* HVD_NANCHECK: what the device found in the oldest batch of b. */
 static int
-flight_report_nonfinite(struct coordinator *co, const struct flight *f, struct err *err)
+flight_report_nonfinite(struct flights *all, const struct flight *f, struct err *err)
 {
     struct nonfinite bad;
     size_t item, i = 0;
 
-    if (co->gpu.ops->bad_item(f->b, &item, &bad) < 0)
+    if (all->e->gpu.ops->bad_item(f->b, &item, &bad) < 0)
         return -EDOM; /* with poll's text */
     while (i < f->n && f->at[i] != item)
         i++;
     return i == f->n
                ? -EDOM
-               : observe_nonfinite(&co->observe, op_of(f->items[i].op), &bad, err);
+               : observe_nonfinite(&all->e->observe, op_of(f->items[i].op), &bad, err);
 }
 
-int flights_retire(struct coordinator *co, struct err *err)
+int flights_retire(struct flights *all, struct err *err)
 {
-    struct flights *all = &co->flights;
     struct flight **link = &all->head, *last = NULL, *f;
     const struct backend *asked = NULL;
     uint64_t done = 0;
@@ -148,7 +144,7 @@ int flights_retire(struct coordinator *co, struct err *err)
             asked = f->b;
         }
         if (rc == -EDOM)
-            rc = flight_report_nonfinite(co, f, err);
+            rc = flight_report_nonfinite(all, f, err);
         if (rc < 0)
             break;
         if (f->ticket > done) {
@@ -161,20 +157,20 @@ int flights_retire(struct coordinator *co, struct err *err)
             all->tail = last;
         all->n--;
         any = 1;
-        flight_end(co, f, HVD_OK, NULL);
+        flight_end(all, f, HVD_OK, NULL);
     }
     if (any)
-        coordinator_wake_sleepers(co);
+        engine_wake_waiters(all->e);
     return rc < 0 ? rc : any;
 }
 
 /* --- stalled batches --- */
 
 /* When the oldest batch must be reported next, or is too old. */
-static uint64_t flight_due_ns(const struct coordinator *co, const struct flight *f)
+static uint64_t flight_due_ns(const struct flights *all, const struct flight *f)
 {
-    const uint64_t warn_ns = co->settings.stall_warn_ns,
-                   fail_ns = co->settings.stall_fail_ns;
+    const uint64_t warn_ns = all->e->settings.stall_warn_ns,
+                   fail_ns = all->e->settings.stall_fail_ns;
     uint64_t due = UINT64_MAX;
 
     if (warn_ns > 0)
@@ -182,34 +178,34 @@ static uint64_t flight_due_ns(const struct coordinator *co, const struct flight 
     return fail_ns > 0 && f->began_ns + fail_ns < due ? f->began_ns + fail_ns : due;
 }
 
-uint64_t flights_next_ns(const struct coordinator *co)
+uint64_t flights_next_ns(const struct flights *all)
 {
-    return co->flights.head ? flight_due_ns(co, co->flights.head) : UINT64_MAX;
+    return all->head ? flight_due_ns(all, all->head) : UINT64_MAX;
 }
 
-int flights_check_stall(const struct coordinator *co, struct err *err)
+int flights_check_stall(const struct flights *all, struct err *err)
 {
-    struct flight *f = co->flights.head;
+    struct flight *f = all->head;
     const uint64_t now_ns = clock_now_ns();
     unsigned long long age_s;
     const char *name;
 
-    if (!f || now_ns < flight_due_ns(co, f))
+    if (!f || now_ns < flight_due_ns(all, f))
         return 0;
     age_s = (now_ns - f->began_ns) / NS_PER_S;
     name = f->n > 0 ? f->items[0].req->name : "";
-    if (co->settings.stall_fail_ns > 0
-        && now_ns >= f->began_ns + co->settings.stall_fail_ns)
+    if (all->e->settings.stall_fail_ns > 0
+        && now_ns >= f->began_ns + all->e->settings.stall_fail_ns)
         return err_set(err, -ETIMEDOUT,
                        "stalled (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS): tensor "
                        "\"%.200s\" and %zu other tensors of rank %u have been in "
                        "progress on the GPU for %llu s",
-                       name, f->n > 0 ? f->n - 1 : 0, co->rank, age_s);
-    f->n_reported = (uint32_t)((now_ns - f->began_ns) / co->settings.stall_warn_ns);
+                       name, f->n > 0 ? f->n - 1 : 0, all->e->rank, age_s);
+    f->n_reported = (uint32_t)((now_ns - f->began_ns) / all->e->settings.stall_warn_ns);
     log_warn("stalled: tensors on the GPU are not complete; they wait for a stream or "
              "for another rank; still waiting",
-             "rank=%u tensor=\"%.200s\" tensors=%zu seconds=%llu", co->rank, name, f->n,
-             age_s);
+             "rank=%u tensor=\"%.200s\" tensors=%zu seconds=%llu", all->e->rank, name,
+             f->n, age_s);
     return 0;
 }
 
@@ -222,15 +218,15 @@ static uint32_t flights_count(const struct flights *all, const struct backend *b
     return n;
 }
 
-void flights_await(struct coordinator *co, bool begins)
+void flights_await(struct flights *all, bool begins)
 {
-    if (co->flights.head) /* so the device is open, and nothing closes it meanwhile */
-        co->gpu.ops->await(device_of(&co->gpu), begins);
+    if (all->head) /* so the device is open, and nothing closes it meanwhile */
+        all->e->gpu.ops->await(device_of(&all->e->gpu), begins);
 }
 
 /* Another rank may be late by minutes: after a while the seat sleeps until a frame
  * arrives or the device wakes it. */
-static void flights_wait(struct coordinator *co, uint64_t since_ns)
+static void flights_wait(struct flights *all, uint64_t since_ns)
 {
     const uint64_t now_ns = clock_now_ns();
 
@@ -238,12 +234,12 @@ static void flights_wait(struct coordinator *co, uint64_t since_ns)
         (void)sched_yield();
         return;
     }
-    flights_await(co, true);
-    coordinator_await_frames(co, now_ns + NAP_NS);
-    flights_await(co, false);
+    flights_await(all, true);
+    engine_sleep(all->e, now_ns + NAP_NS);
+    flights_await(all, false);
 }
 
-int flights_drain(struct coordinator *co,
+int flights_drain(struct flights *all,
                   const struct backend *b,
                   uint32_t n,
                   struct err *err)
@@ -251,39 +247,38 @@ int flights_drain(struct coordinator *co,
     uint64_t since_ns = clock_now_ns();
     int rc = 0;
 
-    while (rc >= 0 && flights_count(&co->flights, b) > n) {
-        rc = flights_retire(co, err);
+    while (rc >= 0 && flights_count(all, b) > n) {
+        rc = flights_retire(all, err);
         if (rc > 0)
             since_ns = clock_now_ns();
         if (rc != 0)
             continue;
-        rc = coordinator_interrupted(co, err);
+        rc = engine_interrupted(all->e, err);
         if (rc == 0)
-            flights_wait(co, since_ns);
+            flights_wait(all, since_ns);
     }
     return rc < 0 ? rc : 0;
 }
 
-void flights_fail(struct coordinator *co, int status, const char *text)
+void flights_fail(struct flights *all, int status, const char *text)
 {
-    struct flights *all = &co->flights;
-    struct device *d = device_of(&co->gpu);
+    struct device *d = device_of(&all->e->gpu);
     struct flight *f;
 
     if (d && all->head) {
-        co->gpu.ops->abort(d);
-        atomic_store(&co->is_quiescing, true);
-        bool is_quiet = co->gpu.ops->quiesce(d, clock_now_ns() + FAIL_LIMIT_NS);
-        atomic_store(&co->is_quiescing, false);
+        all->e->gpu.ops->abort(d);
+        atomic_store(&all->is_quiescing, true);
+        bool is_quiet = all->e->gpu.ops->quiesce(d, clock_now_ns() + FAIL_LIMIT_NS);
+        atomic_store(&all->is_quiescing, false);
         if (!is_quiet)
             log_warn("work on the GPU did not stop in time, its tensors fail now",
-                     "rank=%u", co->rank);
+                     "rank=%u", all->e->rank);
     }
     while ((f = all->head)) {
         all->head = f->next;
         all->n--;
         if (!all->head)
             all->tail = NULL;
-        flight_end(co, f, status, text);
+        flight_end(all, f, status, text);
     }
 }

@@ -155,6 +155,17 @@ void tensor_queue_close(struct tensor_queue *q, int status, const char *text)
     (void)pthread_mutex_unlock(&q->lock);
 }
 
+int tensor_queue_status(struct tensor_queue *q, struct err *err)
+{
+    int rc = 0;
+
+    (void)pthread_mutex_lock(&q->lock);
+    if (q->is_closed)
+        rc = err_set(err, q->closed_status, "%s", q->closed_text);
+    (void)pthread_mutex_unlock(&q->lock);
+    return rc;
+}
+
 struct op *tensor_queue_evict(struct tensor_queue *q)
 {
     struct nametab_node *node = NULL;

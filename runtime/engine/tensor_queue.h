@@ -42,6 +42,8 @@ bool tensor_queue_find_in(struct tensor_queue *q,
                           char ret_name[TENSOR_NAME_MAX]);
 /* No more pushes: they get this status and text. The first close wins. */
 void tensor_queue_close(struct tensor_queue *q, int status, const char *text);
+/* 0, or what tensor_queue_close has set, with its text. */
+int tensor_queue_status(struct tensor_queue *q, struct err *err);
 /* Any op of the table, taken out of it, or NULL. For failing all of a closed queue. */
 struct op *tensor_queue_evict(struct tensor_queue *q);
 

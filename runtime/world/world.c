@@ -193,8 +193,6 @@ static int world_open_parts(struct forming *f, struct kept_state *kept, struct e
         .id = w->env.id,
         .peer_timeout_ns = w->settings.peer_timeout_ns,
         .members = w->members,
-        .handlers = {coordinator_on_up, coordinator_on_down, coordinator_on_ended,
-                     NULL},
     };
     struct coordinator_config engine = {
         .rank = p->rank,
@@ -215,11 +213,11 @@ static int world_open_parts(struct forming *f, struct kept_state *kept, struct e
     rc = coordinator_new(&engine, &w->co, err);
     if (rc < 0)
         return rc;
-    cfg.handlers.arg = w->co;
+    cfg.handlers = coordinator_handlers(w->co);
     rc = control_open(&cfg, w->local_addr, &w->control, err);
     if (rc < 0)
         return rc;
-    w->co->control = w->control;
+    coordinator_set_control(w->co, w->control);
     return control_listen(w->control, err);
 }
 
@@ -266,7 +264,7 @@ static int world_pack_round2(struct world *w, struct strbuf *out, struct err *er
 
     if (rc < 0)
         return err_prefix(err, "backend %s", backend_cpu.name);
-    w->co->backend = w->backend;
+    coordinator_set_backend(w->co, w->backend);
     sets_set_world_backend(&w->sets, w->backend);
     strbuf_init(&hello, 1024);
     control_hello(w->control, &hello);
