@@ -87,12 +87,13 @@ $(foreach s,$(2),$(eval $(O)/$(s:.c=.o): XFLAGS := $(6)))
 -include $(patsubst %.c,$(O)/%.d,$(2))
 endef
 
-# $(eval $(call unit,PREFIX,ARCHIVES,LIBS)): every tests/unit/PREFIX_*_test.c is one TAP program
+# $(eval $(call unit,PREFIX,ARCHIVES,LIBS)): every tests/unit/PREFIX_*_test.c is one TAP program. What it uses
+# of tests/lib is linked from libunit.a.
 define unit
 $(foreach t,$(wildcard tests/unit/$(1)_*_test.c),$(eval $(call unit1,$(notdir $(t:.c=)),$(t),$(2),$(3))))
 endef
 define unit1
-$(O)/unit/$(1): $(patsubst %.c,$(O)/%.o,$(2)) $(foreach a,$(3),$(O)/lib$(a).a)
+$(O)/unit/$(1): $(patsubst %.c,$(O)/%.o,$(2)) $(foreach a,unit $(3),$(O)/lib$(a).a)
 	@mkdir -p $$(@D)
 	@echo "  LD    $$@"
 	$$(Q)$$(CC) $$(LDFLAGS) -o $$@ $$^ -lcmocka $(4)

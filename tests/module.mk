@@ -1,3 +1,6 @@
+# What the unit programs share; each takes what it uses.
+$(eval $(call archive,unit,$(wildcard tests/lib/*.c)))
+
 .PHONY: test test-full test-programs asan tsan
 test-programs: ## programs that several suites run, so that no two suites build them at once
 test: ## run every suite of tests/suites (45 minutes the first time, about 23 after)

@@ -2,7 +2,9 @@
 /* The negotiation under a simulated cluster: thousands of seeds, each a world of its
  * own with its own script and its own order of events. SIM_SEEDS sets how many,
  * SIM_SEED runs one, SIM_TRACE=1 prints its events. */
-#include "tests/unit/core_sim_sets.h"
+#include "tests/lib/sim_load.h"
+#include "tests/lib/sim_run.h"
+#include "tests/lib/sim_sets.h"
 
 enum { SEEDS = 1500 / FEWER };
 
@@ -84,16 +86,16 @@ static struct sim *short_sim(uint64_t seed)
     s->cfg = (struct negotiate_config){
         .cache_capacity = 64, .fusion_bytes = 200, .may_freeze = true};
     load_world(&l, 3);
-    make_model(&l);
-    (void)add_set(&l, add_step(&l), (struct sim_set){.mask = 6});
-    add_step(&l)->waits = true;
+    load_make_model(&l);
+    (void)load_add_set(&l, load_add_step(&l), (struct sim_set){.mask = 6});
+    load_add_step(&l)->waits = true;
     for (uint32_t i = 0; i < 7; i++)
-        (void)model_step(&l);
-    metric = make_spec(&l, "metric", 0);
-    (void)add_op(&l, model_step(&l), &metric);
-    set_op(&l, model_step(&l), 1, 0);
-    add_transfers(&l, model_step(&l), 3);
-    make_one_odd(&l, model_step(&l));
+        (void)load_model_step(&l);
+    metric = load_make_spec(&l, "metric", 0);
+    (void)load_add_op(&l, load_model_step(&l), &metric);
+    load_set_op(&l, load_model_step(&l), 1, 0);
+    load_add_transfers(&l, load_model_step(&l), 3);
+    load_make_odd(&l, load_model_step(&l));
     load_joins(&l);
     return s;
 }

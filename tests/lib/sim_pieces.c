@@ -1,35 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What scripts for the simulated world (core_sim.h) are made of: steps, operations of
+/* What scripts for the simulated world (sim.h) are made of: steps, operations of
  * any kind, transfers between two ranks. */
-#ifndef TESTS_UNIT_CORE_SIM_PIECES_H
-#define TESTS_UNIT_CORE_SIM_PIECES_H
+#include "tests/lib/sim_pieces.h"
 
-#include "tests/unit/core_sim_run.h"
+#include "runtime/core/pair.h"
 
-enum { MODEL_MAX = 72, STEADY_WARM = 12, STEADY_LONG = 8 };
-
-struct model { /* what every step has */
-    struct sim_spec v[MODEL_MAX];
-    uint32_t n;
-};
-
-struct load {
-    struct sim *s;
-    struct model model;
-    uint32_t n_fresh;
-    uint32_t all;       /* bit per rank */
-    uint32_t groups_in; /* one of so many tensors begins a group */
-    bool has_sets;
-};
-
-static inline uint32_t load_pick(struct load *l, uint32_t n)
+uint32_t load_pick(struct load *l, uint32_t n)
 {
     return seeded_below(&l->s->rng, n);
 }
 
 /* --- pieces --- */
 
-static inline void load_world(struct load *l, uint32_t n_ranks)
+void load_world(struct load *l, uint32_t n_ranks)
 {
     struct sim *s = l->s;
 
@@ -39,7 +22,7 @@ static inline void load_world(struct load *l, uint32_t n_ranks)
     s->n_sets = 1;
 }
 
-static inline struct sim_step *add_step(struct load *l)
+struct sim_step *load_add_step(struct load *l)
 {
     struct sim_step *step = &l->s->steps[l->s->n_steps];
 
@@ -49,8 +32,8 @@ static inline struct sim_step *add_step(struct load *l)
     return step;
 }
 
-static inline struct sim_spec *
-add_op(struct load *l, struct sim_step *step, const struct sim_spec *from)
+struct sim_spec *
+load_add_op(struct load *l, struct sim_step *step, const struct sim_spec *from)
 {
     struct sim *s = l->s;
     struct sim_spec *p = &step->v[step->n];
@@ -63,17 +46,16 @@ add_op(struct load *l, struct sim_step *step, const struct sim_spec *from)
     p->inst = s->n_insts++;
     *inst = (struct sim_inst){.spec = p,
                               .step = (uint32_t)(step - s->steps),
-                              .wanted = step->active & spec_mask(s, p)};
+                              .wanted = step->active & sim_spec_mask(s, p)};
     return p;
 }
 
-static inline bool has_rows(enum collective c)
+bool load_has_rows(enum collective c)
 {
     return c == COLL_ALLGATHER || c == COLL_GATHER || c == COLL_ALLTOALL;
 }
 
-static inline struct sim_spec
-make_spec(struct load *l, const char *what, uint32_t number)
+struct sim_spec load_make_spec(struct load *l, const char *what, uint32_t number)
 {
     static const enum collective colls[] = {
         COLL_ALLREDUCE, COLL_ALLREDUCE,     COLL_ALLREDUCE, COLL_ALLREDUCE,
@@ -87,14 +69,14 @@ make_spec(struct load *l, const char *what, uint32_t number)
                          .cols = 1 + load_pick(l, 8),
                          .odd_rank = SIM_NOBODY};
 
-    p.uneven = has_rows(p.coll) ? load_pick(l, 4) : 0;
+    p.uneven = load_has_rows(p.coll) ? load_pick(l, 4) : 0;
     (void)snprintf(p.name, sizeof(p.name), "%s.%u", what, number);
     return p;
 }
 
 /* --- transfers --- */
 
-static inline uint32_t pair_handle(struct sim *s, uint32_t a, uint32_t b)
+static uint32_t pair_handle(struct sim *s, uint32_t a, uint32_t b)
 {
     uint32_t h = SIM_SETS;
 
@@ -109,7 +91,7 @@ static inline uint32_t pair_handle(struct sim *s, uint32_t a, uint32_t b)
 }
 
 /* From rank a to b, perhaps back under the same name, perhaps both or none. */
-static inline void add_transfer(struct load *l, struct sim_step *step, uint32_t number)
+static void add_transfer(struct load *l, struct sim_step *step, uint32_t number)
 {
     uint32_t n = l->s->cfg.n_ranks, a = load_pick(l, n),
              b = (a + 1 + load_pick(l, n)) % n;
@@ -121,7 +103,7 @@ static inline void add_transfer(struct load *l, struct sim_step *step, uint32_t 
     (void)snprintf(what, sizeof(what), "p.%u", number);
     for (uint32_t back = 0; back <= is_both; back++) {
         uint32_t src = back ? b : a, dst = back ? a : b;
-        struct sim_spec p = make_spec(l, what, 0);
+        struct sim_spec p = load_make_spec(l, what, 0);
 
         p.coll = COLL_SENDRECV;
         p.uneven = 0;
@@ -131,14 +113,12 @@ static inline void add_transfer(struct load *l, struct sim_step *step, uint32_t 
         p.group_n = is_group ? 2 : 0;
         (void)pair_name(what, src, dst, name);
         (void)snprintf(p.name, sizeof(p.name), "%.40s", name);
-        (void)add_op(l, step, &p);
+        (void)load_add_op(l, step, &p);
     }
 }
 
-static inline void add_transfers(struct load *l, struct sim_step *step, uint32_t n)
+void load_add_transfers(struct load *l, struct sim_step *step, uint32_t n)
 {
     for (uint32_t k = 0; k < n; k++)
         add_transfer(l, step, k + 10 * (l->s->n_steps % (l->s->depth + 1)));
 }
-
-#endif

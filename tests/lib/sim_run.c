@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a simulated world (core_sim.h): which event comes next, and when it is over. */
-#ifndef TESTS_UNIT_CORE_SIM_RUN_H
-#define TESTS_UNIT_CORE_SIM_RUN_H
+/* Runs a simulated world (sim.h): which event comes next, and when it is over. */
+#include "tests/lib/sim_run.h"
 
 #include "runtime/core/cycle.h"
-#include "tests/unit/core_sim_check.h"
+#include "tests/lib/sim_check.h"
 
 enum sim_event {
     EV_USER,  /* a rank's thread continues its script */
@@ -19,7 +18,7 @@ enum sim_event {
 /* --- rank 0 --- */
 
 /* For last_join: a join that is among these has arrived now. */
-static inline void note_join(struct sim *s, uint32_t rank, const void *p, size_t n)
+static void note_join(struct sim *s, uint32_t rank, const void *p, size_t n)
 {
     struct message_reader in;
     struct up u;
@@ -31,7 +30,7 @@ static inline void note_join(struct sim *s, uint32_t rank, const void *p, size_t
             s->last_join = rank;
 }
 
-static inline void take_in(struct sim *s, uint32_t rank, const void *p, size_t n)
+static void take_in(struct sim *s, uint32_t rank, const void *p, size_t n)
 {
     struct message_reader in;
     int r = message_open(&in, p, n, &s->err);
@@ -42,9 +41,9 @@ static inline void take_in(struct sim *s, uint32_t rank, const void *p, size_t n
     sim_error(s, r);
 }
 
-static inline bool on_up(struct sim *s, uint32_t rank)
+static bool on_up(struct sim *s, uint32_t rank)
 {
-    struct sim_msg *m = link_pop(&s->ranks[rank].up);
+    struct sim_msg *m = sim_link_pop(&s->ranks[rank].up);
 
     if (!m)
         return false;
@@ -53,7 +52,7 @@ static inline bool on_up(struct sim *s, uint32_t rank)
     return true;
 }
 
-static inline bool on_write(struct sim *s, uint32_t rank)
+static bool on_write(struct sim *s, uint32_t rank)
 {
     if (rank != 0)
         return false;
@@ -73,14 +72,14 @@ static inline bool on_write(struct sim *s, uint32_t rank)
     if (s->rc < 0)
         return true;
     for (uint32_t r = 1; r < s->cfg.n_ranks; r++)
-        link_push(&s->ranks[r].down, s->out.p, s->out.n);
+        sim_link_push(&s->ranks[r].down, s->out.p, s->out.n);
     sim_error(s, member_receive(s->ranks[0].m, s->out.p, s->out.n, &s->err));
     return true;
 }
 
 /* --- every rank --- */
 
-static inline bool on_flush(struct sim *s, uint32_t rank)
+static bool on_flush(struct sim *s, uint32_t rank)
 {
     struct sim_rank *r = &s->ranks[rank];
 
@@ -94,14 +93,14 @@ static inline bool on_flush(struct sim *s, uint32_t rank)
     if (rank == 0)
         take_in(s, 0, s->out.p, s->out.n);
     else
-        link_push(&r->up, s->out.p, s->out.n);
+        sim_link_push(&r->up, s->out.p, s->out.n);
     return true;
 }
 
-static inline bool on_recv(struct sim *s, uint32_t rank)
+static bool on_recv(struct sim *s, uint32_t rank)
 {
     struct sim_rank *r = &s->ranks[rank];
-    struct sim_msg *m = link_pop(&r->down);
+    struct sim_msg *m = sim_link_pop(&r->down);
 
     if (!m)
         return false;
@@ -110,7 +109,7 @@ static inline bool on_recv(struct sim *s, uint32_t rank)
     return true;
 }
 
-static inline bool on_next(struct sim *s, uint32_t rank)
+static bool on_next(struct sim *s, uint32_t rank)
 {
     struct sim_rank *r = &s->ranks[rank];
     bool may_offer = s->is_last || seeded_below(&s->rng, 4) > 0;
@@ -118,9 +117,9 @@ static inline bool on_next(struct sim *s, uint32_t rank)
     int rc;
 
     if (r->is_running)
-        return run_end(s, rank);
+        return sim_end_run(s, rank);
     if (member_is_agreeing(r->m))
-        return agree_end(s, rank);
+        return sim_end_agreement(s, rank);
     if (s->leave_in && seeded_below(&s->rng, s->leave_in) == 0)
         member_leave_plan(r->m);
     rc = member_next(r->m, may_offer, &act, &s->err);
@@ -131,25 +130,25 @@ static inline bool on_next(struct sim *s, uint32_t rank)
     case MEMBER_NOTHING:
         return false;
     case MEMBER_RUN:
-        run_begin(s, rank, &act);
+        sim_begin_run(s, rank, &act);
         break;
     case MEMBER_FAIL:
-        take_failure(s, rank, &act);
+        sim_take_failure(s, rank, &act);
         break;
     case MEMBER_JOIN:
-        take_join(s, rank, &act);
+        sim_take_join(s, rank, &act);
         break;
     case MEMBER_TUNE:
-        take_tuning(s, rank, act.tuning);
+        sim_take_tuning(s, rank, act.tuning);
         break;
     case MEMBER_AGREE:
-        agree_begin(s, rank, &act);
+        sim_begin_agreement(s, rank, &act);
         break;
     case MEMBER_PAIR:
-        pair_begin(s, rank, &act);
+        sim_begin_pair(s, rank, &act);
         break;
     case MEMBER_SET:
-        set_begin(s, rank, &act);
+        sim_begin_set(s, rank, &act);
         break;
     }
     return true;
@@ -157,7 +156,7 @@ static inline bool on_next(struct sim *s, uint32_t rank)
 
 /* --- scripts --- */
 
-static inline uint64_t n_messages(const struct sim *s)
+static uint64_t n_messages(const struct sim *s)
 {
     uint64_t n = negotiate_counts(s->n).n_messages;
 
@@ -166,7 +165,7 @@ static inline uint64_t n_messages(const struct sim *s)
     return n;
 }
 
-static inline bool all_have_reached(const struct sim *s, uint32_t step)
+static bool all_have_reached(const struct sim *s, uint32_t step)
 {
     for (uint32_t r = 0; r < s->cfg.n_ranks; r++)
         if (s->ranks[r].step < step)
@@ -175,7 +174,7 @@ static inline bool all_have_reached(const struct sim *s, uint32_t step)
 }
 
 /* Rank has come to its next step. */
-static inline void look_at_phases(struct sim *s, uint32_t rank)
+static void look_at_phases(struct sim *s, uint32_t rank)
 {
     uint32_t step = s->ranks[rank].step;
 
@@ -200,7 +199,7 @@ static inline void look_at_phases(struct sim *s, uint32_t rank)
     }
 }
 
-static inline void step_on(struct sim *s, uint32_t rank)
+static void step_on(struct sim *s, uint32_t rank)
 {
     struct sim_rank *r = &s->ranks[rank];
 
@@ -210,7 +209,7 @@ static inline void step_on(struct sim *s, uint32_t rank)
     look_at_phases(s, rank);
 }
 
-static inline bool step_begin(struct sim *s, uint32_t rank)
+static bool step_begin(struct sim *s, uint32_t rank)
 {
     struct sim_rank *r = &s->ranks[rank];
     const struct sim_step *step = &s->steps[r->step];
@@ -235,7 +234,7 @@ static inline bool step_begin(struct sim *s, uint32_t rank)
     return true;
 }
 
-static inline bool on_user(struct sim *s, uint32_t rank)
+static bool on_user(struct sim *s, uint32_t rank)
 {
     struct sim_rank *r = &s->ranks[rank];
 
@@ -257,7 +256,7 @@ static inline bool on_user(struct sim *s, uint32_t rank)
         if (p->coll == COLL_SET_REMOVE && !(s->sets[p->makes].in >> rank & 1))
             return false; /* this rank does not have its number yet */
         r->at++;
-        if (spec_mask(s, p) >> rank & 1) {
+        if (sim_spec_mask(s, p) >> rank & 1) {
             sim_submit(s, rank, p);
             return true;
         }
@@ -268,8 +267,7 @@ static inline bool on_user(struct sim *s, uint32_t rank)
 
 /* --- which event comes next --- */
 
-static inline bool
-sim_event(struct sim *s, uint32_t rank, enum sim_event ev, bool is_last)
+static bool sim_event(struct sim *s, uint32_t rank, enum sim_event ev, bool is_last)
 {
     static bool (*const on[EV_COUNT])(struct sim *, uint32_t) = {
         [EV_USER] = on_user, [EV_FLUSH] = on_flush, [EV_RECV] = on_recv,
@@ -289,7 +287,7 @@ sim_event(struct sim *s, uint32_t rank, enum sim_event ev, bool is_last)
 }
 
 /* Every seed has its own slow ranks, fast links, lazy threads. */
-static inline void make_picks(struct sim *s)
+static void make_picks(struct sim *s)
 {
     static const uint32_t lazy[EV_COUNT] = {4, 8, 1, 1, 32, 32};
     uint32_t n = s->cfg.n_ranks * EV_COUNT, spread = 1 + seeded_below(&s->rng, 6);
@@ -313,7 +311,7 @@ static inline void make_picks(struct sim *s)
 }
 
 /* Any event that is possible. False: there is none. */
-static inline bool sim_any(struct sim *s)
+static bool sim_any(struct sim *s)
 {
     uint32_t n = s->cfg.n_ranks * EV_COUNT, from = seeded_below(&s->rng, n);
 
@@ -327,7 +325,7 @@ static inline bool sim_any(struct sim *s)
 }
 
 /* Until no event is possible, a check fails, or `events` have happened. */
-static inline void sim_run(struct sim *s, uint64_t events)
+void sim_run(struct sim *s, uint64_t events)
 {
     uint32_t n_idle = 0;
 
@@ -343,7 +341,7 @@ static inline void sim_run(struct sim *s, uint64_t events)
     }
 }
 
-static inline void check_inst(struct sim *s, const struct sim_inst *inst)
+static void check_inst(struct sim *s, const struct sim_inst *inst)
 {
     if (inst->submitted != inst->wanted)
         sim_wrong(s, "%s was submitted by %x, not %x", inst->spec->name,
@@ -355,7 +353,7 @@ static inline void check_inst(struct sim *s, const struct sim_inst *inst)
 }
 
 /* A world that was not disturbed has completed its script. */
-static inline void sim_check_end(struct sim *s)
+void sim_check_end(struct sim *s)
 {
     for (uint32_t r = 0; r < s->cfg.n_ranks && !sim_is_over(s); r++)
         if (s->ranks[r].step < s->n_steps || s->ranks[r].n_open > 0)
@@ -375,7 +373,7 @@ static inline void sim_check_end(struct sim *s)
 
 /* --- life --- */
 
-static inline struct sim *sim_new(uint64_t seed)
+struct sim *sim_new(uint64_t seed)
 {
     struct sim *s = calloc(1, sizeof(*s));
 
@@ -395,7 +393,7 @@ static inline struct sim *sim_new(uint64_t seed)
 }
 
 /* Requires the script. */
-static inline int sim_start(struct sim *s)
+int sim_start(struct sim *s)
 {
     int r = negotiate_new(&s->cfg, &s->n);
 
@@ -409,13 +407,13 @@ static inline int sim_start(struct sim *s)
     return r;
 }
 
-static inline void link_release(struct sim_link *l)
+static void link_release(struct sim_link *l)
 {
-    for (struct sim_msg *m; (m = link_pop(l)) != NULL;)
+    for (struct sim_msg *m; (m = sim_link_pop(l)) != NULL;)
         free(m);
 }
 
-static inline void sim_free(struct sim *s)
+void sim_free(struct sim *s)
 {
     for (uint32_t i = 0; i < SIM_RANKS; i++) {
         struct sim_rank *r = &s->ranks[i];
@@ -439,5 +437,3 @@ static inline void sim_free(struct sim *s)
     free(s->insts);
     free(s);
 }
-
-#endif

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the simulated world runs and checks the acts of members: batches, failures,
- * joins, agreements. See core_sim.h. */
-#ifndef TESTS_UNIT_CORE_SIM_CHECK_H
-#define TESTS_UNIT_CORE_SIM_CHECK_H
-
-#include "tests/unit/core_sim.h"
+ * joins, agreements. See sim.h. */
+#include "tests/lib/sim_check.h"
 
 /* --- ends --- */
 
-static inline void op_end(struct sim *s, uint32_t rank, struct sim_op *op)
+static void op_end(struct sim *s, uint32_t rank, struct sim_op *op)
 {
     struct sim_rank *r = &s->ranks[rank];
     struct sim_op **at = &r->ops;
@@ -26,20 +23,20 @@ static inline void op_end(struct sim *s, uint32_t rank, struct sim_op *op)
     free(op);
 }
 
-static inline uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
+static uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         h = (h ^ ((const uint8_t *)p)[i]) * 0x100000001b3u;
     return h;
 }
 
-static inline uint64_t hash_number(uint64_t h, uint64_t v)
+static uint64_t hash_number(uint64_t h, uint64_t v)
 {
     return hash_bytes(h, &v, sizeof(v));
 }
 
 /* What must be equal on all ranks of a batch. */
-static inline uint64_t hash_act(const struct member_act *act)
+static uint64_t hash_act(const struct member_act *act)
 {
     uint64_t h = 0xcbf29ce484222325u;
 
@@ -61,7 +58,7 @@ static inline uint64_t hash_act(const struct member_act *act)
     return hash_number(h, act->set_id);
 }
 
-static inline void batches_grow(struct sim_batches *b)
+static void batches_grow(struct sim_batches *b)
 {
     if (b->n < b->cap)
         return;
@@ -70,7 +67,7 @@ static inline void batches_grow(struct sim_batches *b)
     assert_non_null(b->v);
 }
 
-static inline void check_group(struct sim *s, const struct sim_inst *inst)
+static void check_group(struct sim *s, const struct sim_inst *inst)
 {
     const struct sim_step *step = &s->steps[inst->step];
 
@@ -84,16 +81,16 @@ static inline void check_group(struct sim *s, const struct sim_inst *inst)
     }
 }
 
-static inline void check_counts(struct sim *s,
-                                uint32_t rank,
-                                const struct sim_inst *inst,
-                                const struct member_act *act)
+static void check_counts(struct sim *s,
+                         uint32_t rank,
+                         const struct sim_inst *inst,
+                         const struct member_act *act)
 {
     uint32_t mask = s->sets[inst->spec->set].mask, at = 0;
 
     if (inst->spec->coll != COLL_ALLGATHER && inst->spec->coll != COLL_GATHER)
         return;
-    if (act->n_counts != set_size(mask)) {
+    if (act->n_counts != sim_mask_size(mask)) {
         sim_wrong(s, "rank %u got %u counts for %s", rank, act->n_counts,
                   inst->spec->name);
         return;
@@ -109,7 +106,7 @@ static inline void check_counts(struct sim *s,
     }
 }
 
-static inline void
+static void
 check_item(struct sim *s, uint32_t rank, const struct member_act *act, size_t i)
 {
     const struct sim_op *op = (const struct sim_op *)(const void *)act->items[i].op;
@@ -132,8 +129,7 @@ check_item(struct sim *s, uint32_t rank, const struct member_act *act, size_t i)
     check_counts(s, rank, inst, act);
 }
 
-static inline void
-check_fusion(struct sim *s, uint32_t rank, const struct member_act *act)
+static void check_fusion(struct sim *s, uint32_t rank, const struct member_act *act)
 {
     uint64_t sum = 0, bytes;
 
@@ -155,7 +151,7 @@ check_fusion(struct sim *s, uint32_t rank, const struct member_act *act)
 }
 
 /* Every rank comes to the same settings after the same batches. */
-static inline void take_tuning(struct sim *s, uint32_t rank, const struct tuning *t)
+void sim_take_tuning(struct sim *s, uint32_t rank, const struct tuning *t)
 {
     struct sim_rank *r = &s->ranks[rank];
     const struct sim_tuning mine = {t->fusion_bytes, r->n_batches[0]};
@@ -172,7 +168,7 @@ static inline void take_tuning(struct sim *s, uint32_t rank, const struct tuning
     r->fusion_bytes = t->fusion_bytes;
 }
 
-static inline uint32_t handle_of(struct sim *s, uint32_t rank, uint32_t id)
+static uint32_t handle_of(struct sim *s, uint32_t rank, uint32_t id)
 {
     for (uint32_t h = 0; h < SIM_SETS + s->n_pairs; h++)
         if (s->sets[h].has_id && s->sets[h].id == id && s->sets[h].in >> rank & 1)
@@ -182,12 +178,12 @@ static inline uint32_t handle_of(struct sim *s, uint32_t rank, uint32_t id)
 }
 
 /* The rank enters its next batch of this set. name, inst: the first tensor's. */
-static inline void check_enter_batch(struct sim *s,
-                                     uint32_t rank,
-                                     const struct member_act *act,
-                                     uint32_t h,
-                                     const char *name,
-                                     uint32_t inst)
+static void check_enter_batch(struct sim *s,
+                              uint32_t rank,
+                              const struct member_act *act,
+                              uint32_t h,
+                              const char *name,
+                              uint32_t inst)
 {
     struct sim_rank *r = &s->ranks[rank];
     struct sim_batches *list = &s->batches[h];
@@ -213,7 +209,7 @@ static inline void check_enter_batch(struct sim *s,
     b->entered |= 1u << rank;
 }
 
-static inline void run_begin(struct sim *s, uint32_t rank, const struct member_act *act)
+void sim_begin_run(struct sim *s, uint32_t rank, const struct member_act *act)
 {
     uint32_t h = handle_of(s, rank, act->items[0].req->process_set);
     const struct sim_op *op = (const struct sim_op *)(const void *)act->items[0].op;
@@ -232,8 +228,7 @@ static inline void run_begin(struct sim *s, uint32_t rank, const struct member_a
 }
 
 /* The world meets for a pair. */
-static inline void
-pair_begin(struct sim *s, uint32_t rank, const struct member_act *act)
+void sim_begin_pair(struct sim *s, uint32_t rank, const struct member_act *act)
 {
     uint32_t h = SIM_SETS;
 
@@ -248,7 +243,7 @@ pair_begin(struct sim *s, uint32_t rank, const struct member_act *act)
 }
 
 /* The world meets for a set that others have added. */
-static inline void set_begin(struct sim *s, uint32_t rank, const struct member_act *act)
+void sim_begin_set(struct sim *s, uint32_t rank, const struct member_act *act)
 {
     const struct tensor_request *q = act->items[0].req;
 
@@ -260,7 +255,7 @@ static inline void set_begin(struct sim *s, uint32_t rank, const struct member_a
 }
 
 /* h: its handle. */
-static inline void set_comes(struct sim *s, uint32_t rank, uint32_t h, uint32_t id)
+static void set_comes(struct sim *s, uint32_t rank, uint32_t h, uint32_t id)
 {
     struct sim_set *set = &s->sets[h];
 
@@ -272,7 +267,7 @@ static inline void set_comes(struct sim *s, uint32_t rank, uint32_t h, uint32_t 
     sim_error(s, member_set_added(s->ranks[rank].m, id, set->mask >> rank & 1));
 }
 
-static inline void set_goes(struct sim *s, uint32_t rank, const struct sim_spec *p)
+static void set_goes(struct sim *s, uint32_t rank, const struct sim_spec *p)
 {
     struct sim_set *set = &s->sets[p->makes];
 
@@ -281,13 +276,13 @@ static inline void set_goes(struct sim *s, uint32_t rank, const struct sim_spec 
 }
 
 /* The handle in the name of what adds it, see change_set(). */
-static inline uint32_t set_named(const char *name)
+static uint32_t set_named(const char *name)
 {
     return (uint32_t)strtoul(name + strlen("add."), NULL, 10);
 }
 
 /* This rank leaves the batch if all have entered it. */
-static inline bool run_end(struct sim *s, uint32_t rank)
+bool sim_end_run(struct sim *s, uint32_t rank)
 {
     struct sim_rank *r = &s->ranks[rank];
     const struct sim_batch *b = &s->batches[r->run_set].v[r->n_batches[r->run_set] - 1];
@@ -313,8 +308,7 @@ static inline bool run_end(struct sim *s, uint32_t rank)
     return true;
 }
 
-static inline void
-take_failure(struct sim *s, uint32_t rank, const struct member_act *act)
+void sim_take_failure(struct sim *s, uint32_t rank, const struct member_act *act)
 {
     struct sim_op *op = (struct sim_op *)(void *)act->items[0].op;
     struct sim_inst *inst = &s->insts[op->inst];
@@ -336,7 +330,7 @@ take_failure(struct sim *s, uint32_t rank, const struct member_act *act)
     op_end(s, rank, op);
 }
 
-static inline void take_join(struct sim *s, uint32_t rank, const struct member_act *act)
+void sim_take_join(struct sim *s, uint32_t rank, const struct member_act *act)
 {
     struct sim_op *op = (struct sim_op *)(void *)act->items[0].op;
     struct sim_inst *inst = &s->insts[op->inst];
@@ -355,8 +349,7 @@ static inline void take_join(struct sim *s, uint32_t rank, const struct member_a
 
 /* --- agreements --- */
 
-static inline void
-agree_begin(struct sim *s, uint32_t rank, const struct member_act *act)
+void sim_begin_agreement(struct sim *s, uint32_t rank, const struct member_act *act)
 {
     struct sim_rank *r = &s->ranks[rank];
     struct sim_agreement *a;
@@ -386,18 +379,16 @@ agree_begin(struct sim *s, uint32_t rank, const struct member_act *act)
               (unsigned long long)act->words[0]);
 }
 
-static inline bool agree_end(struct sim *s, uint32_t rank)
+bool sim_end_agreement(struct sim *s, uint32_t rank)
 {
     struct sim_rank *r = &s->ranks[rank];
     struct sim_agreement *a = &s->agreements[r->n_agreed - 1];
     bool is_empty;
 
-    if (set_size(a->begun) != s->cfg.n_ranks)
+    if (sim_mask_size(a->begun) != s->cfg.n_ranks)
         return false;
     sim_trace(s, "%llu rank %u agreed %llx\n", (unsigned long long)s->now, rank,
               (unsigned long long)a->words[0]);
     sim_error(s, member_agreed(r->m, a->words, &is_empty));
     return true;
 }
-
-#endif
