@@ -230,4 +230,81 @@ INIT_TEST(a_submission_after_join_is_refused_at_once, 2)
     }
 }
 
+/* --- waiters beside shutdown --- */
+
+/* LEAVE_ROUNDS=n: another number of rounds, whatever it takes. */
+enum { LEAVERS = 8, LEAVE_ROUNDS = 1000 };
+
+struct leaving {
+    pthread_barrier_t both;
+    atomic_bool is_over;
+};
+struct waiter {
+    struct leaving *l;
+    char name[16];
+};
+
+static void *leaver_thread(void *arg)
+{
+    struct waiter *w = arg;
+    float v = 1;
+
+    for (;;) {
+        hvd_handle h;
+
+        (void)pthread_barrier_wait(&w->l->both);
+        if (atomic_load(&w->l->is_over))
+            break;
+        while (sum_async(w->name, &v, 1, &h) == HVD_OK) {
+            (void)hvd_wait(h, -1); /* it ends with the world or before it */
+            (void)hvd_release(h);
+        }
+        (void)pthread_barrier_wait(&w->l->both);
+    }
+    return NULL;
+}
+
+static int leave_rounds(void)
+{
+    const char *v = getenv("LEAVE_ROUNDS");
+
+    return v ? atoi(v) : LEAVE_ROUNDS;
+}
+
+/* A thread in hvd_wait uses the connections of its world, which shutdown closes. The
+ * sanitizers find a use after that. */
+WORLD_TEST(waiters_do_not_outlive_their_world, 1)
+{
+    const uint64_t end = clock_now_ns() + ENOUGH_S * NS_PER_S;
+    struct leaving l = {.is_over = false};
+    struct waiter w[LEAVERS];
+    pthread_t t[LEAVERS];
+    unsigned seed = 1;
+    cpu_set_t one;
+
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    (void)sched_setaffinity(0, sizeof(one), &one); /* threads are often preempted */
+    CHECK(pthread_barrier_init(&l.both, NULL, LEAVERS + 1) == 0, "barrier");
+    for (int i = 0; i < LEAVERS; i++) {
+        w[i].l = &l;
+        (void)snprintf(w[i].name, sizeof(w[i].name), "t%d", i);
+        CHECK(pthread_create(&t[i], NULL, leaver_thread, &w[i]) == 0, "thread");
+    }
+    for (int i = leave_rounds(); i > 0; i--) {
+        CHECK_OK(hvd_init(NULL));
+        (void)pthread_barrier_wait(&l.both);
+        for (int k = rand_r(&seed) % 4; k > 0; k--)
+            (void)sched_yield();
+        CHECK_OK(hvd_shutdown());
+        (void)pthread_barrier_wait(&l.both);
+        if (clock_now_ns() > end && !getenv("LEAVE_ROUNDS"))
+            break; /* a busy machine, or a sanitizer */
+    }
+    atomic_store(&l.is_over, true);
+    (void)pthread_barrier_wait(&l.both);
+    for (int i = 0; i < LEAVERS; i++)
+        (void)pthread_join(t[i], NULL);
+}
+
 UNIT_MAIN(NULL, NULL)
