@@ -23,7 +23,7 @@ _Static_assert(HVD_MAX_DIMS == TENSOR_MAX_DIMS,
 
 struct err *api_fresh_error(void)
 {
-    last = (struct err)ERR_INIT;
+    err_init(&last);
     return &last;
 }
 

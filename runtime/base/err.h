@@ -20,6 +20,13 @@ struct err {
         0                                                                              \
     }
 
+/* As ERR_INIT, without clearing the whole text: for code that runs for each tensor. */
+static inline void err_init(struct err *err)
+{
+    err->code = 0;
+    err->text[0] = 0;
+}
+
 /* Sets code and text, returns code. err may be NULL. */
 int err_set(struct err *err, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

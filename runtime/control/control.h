@@ -100,8 +100,6 @@ void control_abort(struct control *c, const char *cause);
 /* Reads all that has arrived, sends heartbeats, checks for silence. Never blocks. 0;
  * once the world is broken, -ECONNABORTED with the cause, the same each time. */
 int control_pump(struct control *c, struct err *err);
-/* A cheap check for a thread that spins: true when control_pump has something to do. */
-bool control_peek(const struct control *c);
 uint64_t
 control_next_ns(const struct control *c); /* when control_pump must run at the latest */
 

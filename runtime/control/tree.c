@@ -239,13 +239,6 @@ int control_pump(struct control *c, struct err *err)
     return 0;
 }
 
-bool control_peek(const struct control *c)
-{
-    struct epoll_event ev;
-
-    return epoll_wait(c->epoll_fd, &ev, 1, 0) > 0;
-}
-
 uint64_t control_next_ns(const struct control *c)
 {
     uint64_t next = UINT64_MAX;

@@ -225,9 +225,10 @@ static int op_prepare_result(struct carry *c,
                              struct err *err)
 {
     const uint64_t *dim0 = act->counts;
-    struct err why = ERR_INIT;
+    struct err why;
     int rc = 0;
 
+    err_init(&why);
     *ret_is_ours = true;
     if (!op_has_result(op))
         return 0;

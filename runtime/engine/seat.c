@@ -219,18 +219,20 @@ static void seat_drive(struct seat *s,
                        uint64_t deadline_ns)
 {
     uint64_t spin_ns = s->is_crowded ? SPIN_CROWDED_NS : SPIN_NS;
-    uint64_t spin_until = clock_now_ns() + spin_ns;
+    uint64_t spin_until = 0; /* 0: something was done since the clock was read */
 
     while (!op_has_reached(op, state)) {
         uint64_t now;
 
         if (seat_step(s)) {
-            spin_until = clock_now_ns() + spin_ns;
+            spin_until = 0;
             continue;
         }
         now = clock_now_ns();
         if (now >= deadline_ns || engine_is_over(s->e) || atomic_load(&s->is_kept))
             return;
+        if (spin_until == 0)
+            spin_until = now + spin_ns;
         if (now < spin_until) {
             (void)sched_yield(); /* another rank may wait for this processor */
             continue;

@@ -28,6 +28,11 @@ static const uint64_t OFFER_WAIT_MIN_NS = 20000, OFFER_WAIT_MAX_NS = NS_PER_MS;
 /* A rank that waits longer in an agreement goes back to negotiation, where rank 0 can
  * report the missing ranks. */
 static const uint64_t PLAN_WAIT_LIMIT_NS = 2 * NS_PER_S;
+/* While a plan lasts messages are rare, and reading them is a system call, which costs as
+ * much as an agreement. */
+static const uint64_t PLAN_PUMP_NS = 20000;
+/* Before an agreement is left for the rest of the step: about a microsecond. */
+enum { AGREE_POLLS = 32 };
 
 /* --- ends --- */
 
@@ -100,6 +105,9 @@ static int step_communicate(struct step *s, bool *moved, struct err *err)
         *moved = true;
         s->offer_at_ns = 0;
     }
+    if (member_is_in_plan(s->e->member) && s->now_ns < s->pumped_ns + PLAN_PUMP_NS)
+        return 0;
+    s->pumped_ns = s->now_ns;
     rc = control_pump(s->e->control, err);
     if (rc == 0)
         talk_send(s->talk);
@@ -113,6 +121,7 @@ int step_interrupted(void *arg, struct err *err)
 
     if (atomic_load(&s->e->is_hurried))
         return err_set(err, -ESHUTDOWN, "this rank is shutting down");
+    s->pumped_ns = 0; /* read messages now */
     return step_communicate(s, &moved, err);
 }
 
@@ -145,17 +154,20 @@ static void agreement_end(struct step *s)
 static bool agreement_poll(struct step *s)
 {
     struct backend *b = s->e->backend;
-    struct err err = ERR_INIT;
+    struct err err;
     bool is_done = false;
-    int rc = b->ops->agree_poll(b, s->agreed, &is_done, &err);
+    int rc = 0;
 
+    err_init(&err);
+    for (int i = 0; i < AGREE_POLLS && rc == 0 && !is_done; i++)
+        rc = b->ops->agree_poll(b, s->agreed, &is_done, &err);
     if (rc < 0) {
         step_fail(s, false, err.text);
         return false;
     }
     if (is_done)
         agreement_end(s);
-    else if (clock_now_ns() - s->agree_begin_ns > step_wait_limit_ns(s))
+    else if (s->now_ns > s->agree_begin_ns + step_wait_limit_ns(s))
         member_leave_plan(s->e->member);
     return is_done;
 }
@@ -163,9 +175,10 @@ static bool agreement_poll(struct step *s)
 static void agreement_begin(struct step *s, const struct member_act *act)
 {
     struct backend *b = s->e->backend;
-    struct err err = ERR_INIT;
+    struct err err;
 
-    s->agree_begin_ns = clock_now_ns();
+    err_init(&err);
+    s->agree_begin_ns = s->now_ns;
     if (b->ops->agree_begin(b, act->words, act->n_words, &err) < 0)
         step_fail(s, false, err.text);
 }
@@ -197,10 +210,11 @@ static void step_finish_act(struct step *s, const struct member_act *act, int st
 
 static void step_do_act(struct step *s, const struct member_act *act)
 {
-    struct err err = ERR_INIT;
+    struct err err;
     bool is_ours = false;
     int rc = 0;
 
+    err_init(&err);
     switch (act->kind) {
     case MEMBER_RUN:
         rc = carry_run(s->carry, act, &is_ours, &err);
@@ -241,9 +255,10 @@ static bool step_carry_out(struct step *s)
 {
     struct member *m = s->e->member;
     struct member_act act;
-    struct err err = ERR_INIT;
+    struct err err;
     bool moved = false;
 
+    err_init(&err);
     /* A window also ends during an agreement: step_next_ns comes after it. */
     (void)talk_is_gathering(s->talk);
     while (!s->e->has_failed) {
@@ -310,9 +325,13 @@ static uint64_t step_next_ns(const struct step *s)
 /* True: something on the GPU has ended. */
 static bool step_retire_flights(struct step *s)
 {
-    struct err err = ERR_INIT;
-    int rc = s->e->has_failed ? 0 : flights_retire(s->flights, &err);
+    struct err err;
+    int rc = 0;
 
+    if (s->e->has_failed || !s->flights->head)
+        return false;
+    err_init(&err);
+    rc = flights_retire(s->flights, &err);
     if (rc < 0)
         step_fail(s, false, err.text);
     else if (!s->e->has_failed && flights_check_stall(s->flights, &err) < 0)
@@ -323,11 +342,13 @@ static bool step_retire_flights(struct step *s)
 bool step_run(void *arg, uint64_t *next_ns)
 {
     struct step *s = arg;
-    struct err err = ERR_INIT;
+    struct err err;
     bool moved = false;
 
+    err_init(&err);
     if (engine_is_over(s->e))
         return false;
+    s->now_ns = clock_now_ns();
     if (step_communicate(s, &moved, &err) < 0) {
         world_mark_broken(s, err.text);
         return true;
@@ -340,9 +361,9 @@ bool step_run(void *arg, uint64_t *next_ns)
         world_mark_ended(s);
         return true;
     }
-    if (talk_check_stall(s->talk))
+    if (talk_check_stall(s->talk, s->now_ns))
         moved = true;
-    observe_step(&s->e->observe);
+    observe_step(&s->e->observe, moved, s->now_ns);
     *next_ns = step_next_ns(s);
     return moved;
 }

@@ -12,6 +12,8 @@ struct step {
     struct talk *talk;
     struct carry *carry;
     struct flights *flights;
+    uint64_t now_ns;         /* the begin of the current step */
+    uint64_t pumped_ns;      /* when messages were last read */
     uint64_t agree_begin_ns; /* of the current agreement */
     /* The last agreement was empty: the next offer not before this time. */
     uint64_t offer_at_ns, offer_wait_ns;

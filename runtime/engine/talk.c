@@ -193,9 +193,10 @@ static int talk_send_requests(struct talk *t, struct err *err)
 void talk_send(struct talk *t)
 {
     struct engine *e = t->e;
-    struct err err = ERR_INIT;
+    struct err err;
     int rc = 0;
 
+    err_init(&err);
     while (rc == 0 && (member_is_in_plan(e->member) || !talk_is_gathering(t))
            && member_take_up(e->member, &t->out))
         rc = talk_send_requests(t, &err);
@@ -242,16 +243,15 @@ bool talk_take_new(struct talk *t)
 
 /* --- stalls --- */
 
-bool talk_check_stall(struct talk *t)
+bool talk_check_stall(struct talk *t, uint64_t now_ns)
 {
     CLEANUP(strbuf_release) struct strbuf text = {0};
-    uint64_t now = clock_now_ns();
     char cause[MESSAGE_TEXT_MAX];
 
-    if (t->e->rank != 0 || now < t->stall_next_ns)
+    if (t->e->rank != 0 || now_ns < t->stall_next_ns)
         return false;
     strbuf_init(&text, 4096);
-    switch (stall_step(&t->stall, t->negotiate, now, &text, &t->stall_next_ns)) {
+    switch (stall_step(&t->stall, t->negotiate, now_ns, &text, &t->stall_next_ns)) {
     case STALL_NONE:
         break;
     case STALL_WARN:

@@ -43,7 +43,7 @@ void talk_send(struct talk *t);
 bool talk_is_gathering(struct talk *t);
 void talk_set_gathering(struct talk *t, uint64_t window_ns, uint64_t fill_bytes);
 /* On rank 0, when it is due: reports pending tensors. True: the world is to end. */
-bool talk_check_stall(struct talk *t);
+bool talk_check_stall(struct talk *t, uint64_t now_ns);
 /* The age at which a tensor is first reported; 0: never. */
 uint64_t talk_stall_ns(const struct talk *t);
 /* When a step is due for messages; UINT64_MAX: not before a message arrives. */

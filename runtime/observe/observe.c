@@ -141,7 +141,8 @@ op_check_finite(const struct observer *o, const struct op *op, struct err *err)
 /* --- what the member counts --- */
 
 /* A plan's tensors repeat: each time all of them were carried out is a step. */
-static void stats_count_steps(struct observer *o, const struct member_counts *c)
+static void
+stats_count_steps(struct observer *o, const struct member_counts *c, uint64_t now_ns)
 {
     struct stats *s = &o->stats;
     uint32_t n_plan = member_plan_size(o->member);
@@ -154,11 +155,11 @@ static void stats_count_steps(struct observer *o, const struct member_counts *c)
     }
     while (c->n_planned - s->plan_from >= n_plan) {
         s->plan_from += n_plan;
-        stats_step(s, clock_now_ns());
+        stats_step(s, now_ns);
     }
 }
 
-static void stats_update_counts(struct observer *o)
+static void stats_update_counts(struct observer *o, uint64_t now_ns)
 {
     struct member_counts c = member_counts(o->member);
     struct stats *s = &o->stats;
@@ -169,7 +170,7 @@ static void stats_update_counts(struct observer *o)
     stats_set(s, STATS_LEAVES, c.n_leaves);
     stats_set(s, STATS_PLANNED, c.n_planned);
     stats_set(s, STATS_AGREEMENTS, c.n_rounds);
-    stats_count_steps(o, &c);
+    stats_count_steps(o, &c, now_ns);
 }
 
 /* --- batches --- */
@@ -236,7 +237,7 @@ void observe_transferred(struct observer *o,
                          uint32_t n_members,
                          uint64_t began_ns)
 {
-    uint64_t bytes = 0, waited_ns = 0;
+    uint64_t bytes = 0, waited_ns = 0, now = clock_now_ns();
 
     for (size_t i = 0; i < act->n_items; i++) {
         const struct op *op = act->items[i].op ? op_of(act->items[i].op) : NULL;
@@ -246,9 +247,10 @@ void observe_transferred(struct observer *o,
         bytes += op->bytes;
         waited_ns += began_ns - op->submitted_ns;
     }
-    stats_update_counts(o); /* before waiters wake, so they read complete counters */
+    stats_update_counts(o,
+                        now); /* before waiters wake, so they read complete counters */
     stats_batch(&o->stats, act->items[0].req->coll, act->n_items, n_members, bytes,
-                waited_ns, clock_now_ns() - began_ns);
+                waited_ns, now - began_ns);
 }
 
 static uint64_t op_output_bytes(const struct op *op)
@@ -297,9 +299,10 @@ void observe_received(struct observer *o, size_t n)
     stats_add(&o->stats, STATS_RECEIVED_BYTES, n);
 }
 
-void observe_step(struct observer *o)
+void observe_step(struct observer *o, bool moved, uint64_t now_ns)
 {
-    stats_update_counts(o);
+    if (moved)
+        stats_update_counts(o, now_ns);
     if (timeline_next_ns(&o->timeline) != UINT64_MAX)
         timeline_step(&o->timeline, clock_now_ns());
 }

@@ -73,7 +73,8 @@ void observe_end(struct observer *o, const struct op *op, int status);
 void observe_sent(struct observer *o, size_t n, uint32_t n_peers);
 void observe_received(struct observer *o, size_t n);
 
-/* At the end of each step: the member's counts, and the timeline's due messages. */
-void observe_step(struct observer *o);
+/* At the end of each step, which began at now_ns: the member's counts if something was
+ * done, and the timeline's due messages. */
+void observe_step(struct observer *o, bool moved, uint64_t now_ns);
 
 #endif

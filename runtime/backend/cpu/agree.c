@@ -432,8 +432,10 @@ int agree_poll(struct backend *b, uint64_t *ret_words, bool *ret_done, struct er
         return err_set(err, -EPIPE, "%s", c->broken.text);
     if (a->phase == AGREE_NONE)
         return err_set(err, -EINVAL, "no agreement is in progress");
-    struct err why = ERR_INIT;
-    int rc = agree_step(c, &why);
+    struct err why;
+    int rc;
+    err_init(&why);
+    rc = agree_step(c, &why);
     if (rc == 0)
         rc = poll_slow(c, &why);
     if (rc < 0)

@@ -233,7 +233,8 @@ int cpu_run(struct cpu *c, const struct batch *batch, struct err *err)
     if (c->agree.phase != AGREE_NONE)
         return err_set(err, -EBUSY, "post while agreement %u is not done",
                        c->agree.seq);
-    struct err why = ERR_INIT;
+    struct err why;
+    err_init(&why);
     c->net.subject = (struct block_subject){++c->n_batches, (uint8_t)batch->coll};
     int rc = coll_run(c, batch, &why);
     return rc < 0 ? cpu_break(c, rc, &why, err) : 0;
