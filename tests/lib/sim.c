@@ -125,21 +125,41 @@ static struct tensor_request
 odd_request(const struct sim *s, const struct sim_spec *p, struct tensor_request q)
 {
     uint32_t mask = s->sets[p->set].mask;
-    struct tensor_request v[ODD_COUNT];
 
-    for (int i = 0; i < ODD_COUNT; i++)
-        v[i] = q;
-    v[ODD_SHAPE].shape[1] += 3;
-    v[ODD_NDIM].shape[v[ODD_NDIM].ndim++] = 1;
-    v[ODD_DTYPE].dtype = DT_I32;
-    v[ODD_OP].op = OP_MAX;
-    v[ODD_SCALE].prescale = 0.25;
-    v[ODD_ROOT].root = sim_mask_nth(mask, (p->root_place + 1) % sim_mask_size(mask));
-    v[ODD_COLL].coll = q.coll == COLL_ALLREDUCE ? COLL_BROADCAST : COLL_ALLREDUCE;
-    v[ODD_COLL].root = sim_mask_nth(mask, 0);
-    v[ODD_NO_GROUP].group = v[ODD_NO_GROUP].group_n = 0;
-    (void)snprintf(v[ODD_CODEC].codec, sizeof(q.codec), "fp16");
-    return v[p->odd];
+    switch (p->odd) {
+    case ODD_SHAPE:
+        q.shape[1] += 3;
+        break;
+    case ODD_NDIM:
+        q.shape[q.ndim++] = 1;
+        break;
+    case ODD_DTYPE:
+        q.dtype = DT_I32;
+        break;
+    case ODD_OP:
+        q.op = OP_MAX;
+        break;
+    case ODD_SCALE:
+        q.prescale = 0.25;
+        break;
+    case ODD_ROOT:
+        q.root = sim_mask_nth(mask, (p->root_place + 1) % sim_mask_size(mask));
+        break;
+    case ODD_COLL:
+        q.coll = q.coll == COLL_ALLREDUCE ? COLL_BROADCAST : COLL_ALLREDUCE;
+        q.root = sim_mask_nth(mask, 0);
+        break;
+    case ODD_NO_GROUP:
+        q.group = q.group_n = 0;
+        break;
+    case ODD_CODEC:
+        (void)snprintf(q.codec, sizeof(q.codec), "fp16");
+        break;
+    case ODD_NONE:
+    case ODD_COUNT:
+        break;
+    }
+    return q;
 }
 
 static void fill_request(const struct sim *s,

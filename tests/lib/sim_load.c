@@ -350,7 +350,7 @@ static void more_in_a_join(struct load *l, struct sim_step *step)
 void load_joins(struct load *l)
 {
     struct sim *s = l->s;
-    uint32_t n = 2 + load_pick(l, 6), until[SIM_RANKS], inst = s->n_insts++;
+    uint32_t n = 2 + load_pick(l, 6), until[SIM_RANKS] = {0}, inst = s->n_insts++;
     struct sim_spec join = {.coll = COLL_JOIN, .odd_rank = SIM_NOBODY, .inst = inst};
     struct sim_step *step;
 
