@@ -15,10 +15,10 @@
  * process set 0: every rank submits each of them, so every rank enters each agreement.
  *
  * Leaving the plan. A rank that has submitted something else, such as a tensor of
- * another process set, or has received an answer behind FREEZE, clears its stay bit in the agreement. It also sends LEAVE to rank 0,
- * which sends it to all, so that idle ranks enter the agreement. All ranks leave at the
- * same agreement, none of whose tensors is carried out, and submit their open
- * operations to rank 0 again. */
+ * another process set, or has received an answer behind FREEZE, clears its stay bit in
+ * the agreement. It also sends LEAVE to rank 0, which sends it to all, so that idle
+ * ranks enter the agreement. All ranks leave at the same agreement, none of whose
+ * tensors is carried out, and submit their open operations to rank 0 again. */
 #ifndef RUNTIME_CORE_MEMBER_H
 #define RUNTIME_CORE_MEMBER_H
 
