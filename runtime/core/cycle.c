@@ -12,9 +12,9 @@
 
 struct cycle {
     uint32_t n_slots, n_early, n_same;
-    uint32_t *last, *now; /* tensors of the last step and of this one, in order */
+    uint32_t *last, *now; /* the first tensors, CYCLE_MAX at most, of the last step and
+                           * of this one, in order */
     uint32_t n_last, n_now, n_both; /* n_both: of this step that the last one had too */
-    bool is_too_long; /* this step has more tensors than a plan can have */
     uint64_t step;
     uint64_t *step_of; /* [n_slots] the last step that contained it; 0: none */
 };
@@ -52,7 +52,6 @@ void cycle_free(struct cycle *c)
 void cycle_reset(struct cycle *c)
 {
     c->n_last = c->n_now = c->n_both = c->n_same = 0;
-    c->is_too_long = false;
     c->step += 2; /* nothing counts as part of this step or the last one */
 }
 
@@ -83,15 +82,15 @@ bool cycle_is_new(const struct cycle *c)
 /* Ends the step. Does it equal the one before it? */
 static void cycle_end_step(struct cycle *c)
 {
-    bool is_equal = !c->is_too_long && c->n_now == c->n_last && c->n_both == c->n_now;
+    bool is_equal =
+        c->n_now <= CYCLE_MAX && c->n_now == c->n_last && c->n_both == c->n_now;
     uint32_t *v = c->last;
 
     c->n_same = is_equal ? c->n_same + 1 : 0;
     c->last = c->now;
-    c->n_last = c->is_too_long ? 0 : c->n_now;
+    c->n_last = c->n_now;
     c->now = v;
     c->n_now = c->n_both = 0;
-    c->is_too_long = false;
     c->step++;
 }
 
@@ -110,10 +109,9 @@ bool cycle_answer(struct cycle *c,
             return true;
         }
     }
-    if (c->n_now == CYCLE_MAX)
-        c->is_too_long = true;
-    else
-        c->now[c->n_now++] = slot;
+    if (c->n_now < CYCLE_MAX)
+        c->now[c->n_now] = slot;
+    c->n_now++;
     c->n_both += c->step_of[slot] + 1 == c->step;
     c->step_of[slot] = c->step;
     return false;
