@@ -147,14 +147,13 @@ static int coordinator_init_parts(struct coordinator *co,
     long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
     bool is_crowded = n_cpus > 0 && cfg->local_size > (uint32_t)n_cpus;
     struct engine *e = &co->engine;
-    int rc;
 
     co->flights.e = e;
     co->step = (struct step){
         .e = e, .talk = &co->talk, .carry = &co->carry, .flights = &co->flights};
     seat_init(&co->seat, e, &co->flights, is_crowded, &hooks);
-    rc = carry_init(&co->carry, e, &co->flights, cfg->env);
-    return rc < 0 ? rc : talk_init(&co->talk, e, cfg->report_late);
+    talk_init(&co->talk, e, cfg->report_late);
+    return carry_init(&co->carry, e, &co->flights, cfg->env);
 }
 
 int coordinator_new(const struct coordinator_config *cfg,
@@ -189,9 +188,10 @@ void coordinator_set_control(struct coordinator *co, struct control *control)
     co->engine.control = control;
 }
 
-void coordinator_set_backend(struct coordinator *co, struct backend *backend)
+int coordinator_set_backend(struct coordinator *co, struct backend *backend)
 {
     co->engine.backend = backend;
+    return talk_start(&co->talk, backend->ops->agree_begin != NULL);
 }
 
 static bool backend_takes_tuning(struct backend *b)

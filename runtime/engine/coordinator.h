@@ -35,10 +35,11 @@ int coordinator_new(const struct coordinator_config *cfg,
                     struct err *err);
 void coordinator_unref(struct coordinator *co); /* accepts NULL */
 /* Before coordinator_start, in this order: the handlers for control_open; the channel
- * and the backend, which stay the world's. */
+ * and the backend, which stay the world's. Messages may arrive after that. 0,
+ * -ENOMEM. */
 struct control_handlers coordinator_handlers(struct coordinator *co);
 void coordinator_set_control(struct coordinator *co, struct control *control);
-void coordinator_set_backend(struct coordinator *co, struct backend *backend);
+int coordinator_set_backend(struct coordinator *co, struct backend *backend);
 /* The world is READY; starts the background thread. */
 int coordinator_start(struct coordinator *co, struct err *err);
 /* backend_env's; in the seat, and while the backend connects. */

@@ -22,24 +22,9 @@ static const char *talk_host_of(void *arg, uint32_t rank)
     return ((const struct talk *)arg)->e->members[rank].host;
 }
 
-/* Rank 0's settings apply to the whole world. */
-static int talk_new_table(struct talk *t)
-{
-    const struct settings *s = &t->e->settings;
-    struct negotiate_config cfg = {
-        .n_ranks = t->e->size,
-        .fusion_bytes = s->fusion_bytes,
-        .cache_capacity = s->cache_capacity,
-        .may_freeze = true,
-        .fuses_groups_apart = s->is_group_alone,
-        .on_request = observe_request,
-        .on_request_arg = &t->e->observe,
-    };
-
-    return negotiate_new(&cfg, &t->negotiate);
-}
-
-int talk_init(struct talk *t, struct engine *e, void (*report_late)(const char *tensor))
+void talk_init(struct talk *t,
+               struct engine *e,
+               void (*report_late)(const char *tensor))
 {
     const struct settings *s = &e->settings;
 
@@ -52,7 +37,23 @@ int talk_init(struct talk *t, struct engine *e, void (*report_late)(const char *
     t->stall_next_ns = UINT64_MAX;
     strbuf_init(&t->out, MESSAGE_MAX_BYTES);
     gather_set(&t->gather, s->gather_ns, s->fusion_bytes);
-    return e->rank == 0 ? talk_new_table(t) : 0;
+}
+
+/* Rank 0's settings apply to the whole world. */
+int talk_start(struct talk *t, bool may_freeze)
+{
+    const struct settings *s = &t->e->settings;
+    struct negotiate_config cfg = {
+        .n_ranks = t->e->size,
+        .fusion_bytes = s->fusion_bytes,
+        .cache_capacity = s->cache_capacity,
+        .may_freeze = may_freeze,
+        .fuses_groups_apart = s->is_group_alone,
+        .on_request = observe_request,
+        .on_request_arg = &t->e->observe,
+    };
+
+    return t->e->rank == 0 ? negotiate_new(&cfg, &t->negotiate) : 0;
 }
 
 void talk_release(struct talk *t)

@@ -22,10 +22,13 @@ struct talk {
     char end_text[MESSAGE_TEXT_MAX]; /* has_end */
 };
 
-/* e outlives it. 0, -ENOMEM. */
-int talk_init(struct talk *t,
-              struct engine *e,
-              void (*report_late)(const char *tensor));
+/* e outlives it. */
+void talk_init(struct talk *t,
+               struct engine *e,
+               void (*report_late)(const char *tensor));
+/* Before the first message. may_freeze: the backend can agree, so that rank 0 may send
+ * plans. 0, -ENOMEM. */
+int talk_start(struct talk *t, bool may_freeze);
 void talk_release(struct talk *t); /* accepts a zeroed one */
 
 /* control_handlers; arg is the talk. */

@@ -28,6 +28,10 @@
 #include "runtime/base/mem.h"
 #include "runtime/wire/bytes.h"
 
+/* A program with a backend of its own defines it (backend/README.md). */
+extern const struct backend_ops *const hvd_backend_linked
+    __attribute__((weak, visibility("hidden")));
+
 struct forming { /* needed only while the world forms */
     struct world *w;
     const struct world_config *config;
@@ -260,11 +264,14 @@ static int world_pack_round2(struct world *w, struct strbuf *out, struct err *er
     CLEANUP(strbuf_release) struct strbuf hello = {0};
     AUTOFREE void *blob = NULL;
     uint32_t n;
-    int rc = backend_cpu.describe(&w->env, &w->backend, &blob, &n, err);
+    const struct backend_ops *ops =
+        &hvd_backend_linked ? hvd_backend_linked : &backend_cpu;
+    int rc = ops->describe(&w->env, &w->backend, &blob, &n, err);
 
     if (rc < 0)
-        return err_prefix(err, "backend %s", backend_cpu.name);
-    coordinator_set_backend(w->co, w->backend);
+        return err_prefix(err, "backend %s", ops->name);
+    if (coordinator_set_backend(w->co, w->backend) < 0)
+        return err_set(err, -ENOMEM, "out of memory");
     sets_set_world_backend(&w->sets, w->backend);
     strbuf_init(&hello, 1024);
     control_hello(w->control, &hello);
