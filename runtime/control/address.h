@@ -5,9 +5,8 @@
 
 #include <stdint.h>
 
+#include "runtime/base/unix.h"
 #include "runtime/wire/bytes.h"
-
-#define UNIX_NAME_BYTES 40 /* "hvd-" and 32 hex digits */
 
 /* A rank without children has no address and no port. */
 struct control_address {

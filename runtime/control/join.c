@@ -12,11 +12,8 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
@@ -26,46 +23,14 @@
 #include "runtime/wire/accept.h"
 #include "runtime/wire/bytes.h"
 
-enum { BACKLOG = 1024 };
-
-static socklen_t unix_make_addr(const char *name, struct sockaddr_un *ret)
-{
-    *ret = (struct sockaddr_un){.sun_family = AF_UNIX}; /* sun_path[0] = 0: abstract */
-    memcpy(ret->sun_path + 1, name, strlen(name));
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
-}
-
-static int join_listen_unix(struct control *c)
-{
-    struct sockaddr_un sa;
-    uint8_t raw[16];
-    socklen_t len;
-    int rc = random_bytes(raw, sizeof(raw));
-
-    if (rc < 0)
-        return rc;
-    memcpy(c->unix_name, "hvd-", 4);
-    hex_encode(raw, sizeof(raw), c->unix_name + 4);
-    len = unix_make_addr(c->unix_name, &sa);
-    c->unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (c->unix_fd < 0)
-        return -errno;
-    if (bind(c->unix_fd, (struct sockaddr *)&sa, len) < 0
-        || listen(c->unix_fd, BACKLOG) < 0)
-        return -errno;
-    return 0;
-}
-
 int control_listen(struct control *c, struct err *err)
 {
     int rc;
 
     if (c->n_edges <= 1)
         return 0;
-    if (join_listen_unix(c) < 0) { /* no Unix sockets here (a sandbox): all use TCP */
-        fd_close(&c->unix_fd);
-        c->unix_name[0] = 0;
-    }
+    /* a sandbox may have no Unix sockets: then all use TCP */
+    (void)unix_listen(&c->unix_fd, c->unix_name, NULL);
     rc = tcp_listen(c->addr, 0, &c->tcp_fd, &c->port, err);
     return rc < 0 ? err_prefix(err, "control channel of rank %u", c->cfg.rank) : 0;
 }
@@ -190,16 +155,14 @@ static int join_try_unix(struct control *c,
                          struct frame_conn *ret)
 {
     CLEANUP(fd_close) int fd = -1;
-    struct sockaddr_un sa;
-    socklen_t len = unix_make_addr(name, &sa);
     CLEANUP(auth_session_wipe) struct auth_session session = {0};
     int rc;
 
     if (!name[0])
         return -ENOENT;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&sa, len) < 0)
-        return -errno;
+    rc = unix_connect(name, &fd, NULL);
+    if (rc < 0)
+        return rc;
     rc = auth_client(fd, &c->cfg.id, ROLE_CONTROL, ROLE_COORDINATOR, c->cfg.rank,
                      deadline_ns, &session, NULL);
     if (rc < 0)

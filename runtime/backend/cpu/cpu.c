@@ -18,6 +18,7 @@
 #include "runtime/backend/cpu/cpu.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
+#include "runtime/base/unix.h"
 
 static struct cpu *cpu_self(struct backend *b)
 {
@@ -154,7 +155,7 @@ static int listen_all(struct cpu *c, struct peer *me, struct err *err)
     int rc = tcp_listen(addr, 0, &c->tcp_fd, &me->port, err);
     if (rc < 0 || !me->wants_shm)
         return rc;
-    if (shm_listen(&c->unix_fd, me->sock, sizeof(me->sock), NULL) < 0)
+    if (unix_listen(&c->unix_fd, me->sock, NULL) < 0)
         me->wants_shm = 0; /* no Unix sockets here: TCP works */
     return 0;
 }

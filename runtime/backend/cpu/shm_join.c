@@ -29,7 +29,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "runtime/backend/cpu/shm.h"
@@ -37,7 +36,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
-#include "runtime/base/sha256.h"
+#include "runtime/base/unix.h"
 #include "runtime/wire/accept.h"
 
 /* From <linux/memfd.h> and <fcntl.h>; older C libraries lack them. */
@@ -46,7 +45,6 @@
 #define F_ADD_SEALS_       1033
 #define SEALS_RESIZE       (1 | 2 | 4) /* SEAL, SHRINK, GROW */
 
-#define BACKLOG            1024
 #define RETRY_MS           10
 
 void shm_map_release(struct shm_map *m)
@@ -55,39 +53,6 @@ void shm_map_release(struct shm_map *m)
         munmap(m->mem, m->n_bytes);
     fd_close(&m->fd);
     *m = (struct shm_map){.fd = -1};
-}
-
-static socklen_t abstract_addr(const char *name, struct sockaddr_un *ret)
-{
-    memset(ret, 0, sizeof(*ret));
-    ret->sun_family = AF_UNIX;
-    size_t n = strnlen(name, sizeof(ret->sun_path) - 1);
-    memcpy(ret->sun_path + 1, name, n); /* sun_path[0] stays NUL: abstract */
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
-}
-
-int shm_listen(int *ret_fd, char *ret_name, size_t name_bytes, struct err *err)
-{
-    uint8_t rnd[16];
-    char hex[2 * sizeof(rnd) + 1];
-    int rc = random_bytes(rnd, sizeof(rnd));
-    if (rc < 0)
-        return err_errno(err, -rc, "random bytes");
-    hex_encode(rnd, sizeof(rnd), hex);
-    snprintf(ret_name, name_bytes, "ringmaster-%s", hex);
-    CLEANUP(fd_close)
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return err_errno(err, errno, "Unix socket");
-    struct sockaddr_un sa;
-    socklen_t n = abstract_addr(ret_name, &sa);
-    if (bind(fd, (const struct sockaddr *)&sa, n) != 0)
-        return err_errno(err, errno, "bind abstract Unix socket");
-    if (listen(fd, BACKLOG) != 0)
-        return err_errno(err, errno, "listen on abstract Unix socket");
-    *ret_fd = fd;
-    fd = -1;
-    return 0;
 }
 
 static int check_user(int fd, struct err *err)
@@ -361,17 +326,11 @@ static int shm_dial_leader(const struct shm_join *j,
                            int *ret_sock,
                            struct err *err)
 {
-    struct sockaddr_un sa;
-    socklen_t n = abstract_addr(name, &sa);
-    int rc;
-    *ret_sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (*ret_sock < 0)
-        return err_errno(err, errno, "Unix socket");
-    if (connect(*ret_sock, (const struct sockaddr *)&sa, n) != 0)
-        rc = err_errno(err, errno, "connect to rank %u's Unix socket", j->ranks[0]);
-    else
-        rc = auth_client(*ret_sock, j->id, ROLE_SHM, ROLE_SHM, j->rank, j->deadline_ns,
-                         NULL, err);
+    int rc = unix_connect(name, ret_sock, err);
+    if (rc < 0)
+        return err_prefix(err, "rank %u's shared memory", j->ranks[0]), rc;
+    rc = auth_client(*ret_sock, j->id, ROLE_SHM, ROLE_SHM, j->rank, j->deadline_ns,
+                     NULL, err);
     if (rc < 0)
         fd_close(ret_sock);
     return rc;

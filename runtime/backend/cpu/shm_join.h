@@ -29,8 +29,6 @@ struct shm_join {
     const uint32_t *ranks; /* [n] their global ranks, ascending */
 };
 
-/* Listens on an abstract Unix socket with a random name; ret_name as in struct peer. */
-int shm_listen(int *ret_fd, char *ret_name, size_t name_bytes, struct err *err);
 /* Lowest rank: creates the segment and passes it to each candidate that proves to be a
  * member, until all have it or the deadline has passed. ret_ok[n]: which ranks have it
  * (ours: true). */
