@@ -149,10 +149,8 @@ static int join_accept_all(struct control *c, uint64_t deadline_ns, struct err *
 
 /* --- parent --- */
 
-static int join_try_unix(struct control *c,
-                         const char *name,
-                         uint64_t deadline_ns,
-                         struct frame_conn *ret)
+static int
+join_try_unix(const struct auth_claim *claim, const char *name, struct frame_conn *ret)
 {
     CLEANUP(fd_close) int fd = -1;
     CLEANUP(auth_session_wipe) struct auth_session session = {0};
@@ -163,8 +161,7 @@ static int join_try_unix(struct control *c,
     rc = unix_connect(name, &fd, NULL);
     if (rc < 0)
         return rc;
-    rc = auth_client(fd, &c->cfg.id, ROLE_CONTROL, ROLE_COORDINATOR, c->cfg.rank,
-                     deadline_ns, &session, NULL);
+    rc = auth_client(fd, claim, &session, NULL);
     if (rc < 0)
         return rc;
     frame_open(ret, fd, &session, TREE_MAX_BYTES);
@@ -181,16 +178,21 @@ static int join_reach_parent(struct control *c,
                              struct err *err)
 {
     struct control_address a;
+    const struct auth_claim claim = {.id = &c->cfg.id,
+                                     .mine = ROLE_CONTROL,
+                                     .theirs = ROLE_COORDINATOR,
+                                     .number = c->cfg.rank,
+                                     .deadline_ns = deadline_ns};
     CLEANUP(auth_session_wipe) struct auth_session session = {0};
     int fd, rc = address_read(hello, n, control_parent(c), &a, err);
 
     if (rc < 0)
         return rc;
-    *ret_unix = join_try_unix(c, a.unix_name, deadline_ns, ret) == 0;
+    *ret_unix = join_try_unix(&claim, a.unix_name, ret) == 0;
     if (*ret_unix)
         return 0;
-    rc = auth_connect(a.addr, a.port, true, &c->cfg.id, ROLE_CONTROL, ROLE_COORDINATOR,
-                      c->cfg.rank, deadline_ns, &fd, &session, err);
+    rc = auth_connect(&(struct auth_server){a.addr, a.port, .is_patient = true}, &claim,
+                      &fd, &session, err);
     if (rc < 0)
         return err_prefix(err, "control channel to rank %u", control_parent(c));
     frame_open(ret, fd, &session, TREE_MAX_BYTES);

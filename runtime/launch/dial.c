@@ -45,10 +45,13 @@ struct dial {
 static int dial_try_once(struct dial *d)
 {
     uint64_t slice = clock_now_ns() + SLICE_NS;
+    const struct auth_server server = {d->host, d->to.port, .is_patient = !d->to.once};
+    const struct auth_claim claim = {.id = &d->id,
+                                     .mine = d->to.mine,
+                                     .theirs = d->to.theirs,
+                                     .deadline_ns = earlier_ns(slice, d->deadline_ns)};
     d->err = (struct err)ERR_INIT;
-    return auth_connect(d->host, d->to.port, !d->to.once, &d->id, d->to.mine,
-                        d->to.theirs, 0, earlier_ns(slice, d->deadline_ns), &d->fd,
-                        &d->session, &d->err);
+    return auth_connect(&server, &claim, &d->fd, &d->session, &d->err);
 }
 
 static void dial_free(struct dial *d)

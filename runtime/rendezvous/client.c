@@ -137,6 +137,11 @@ static int open_once(struct rdv_client *c,
                      bool retry,
                      struct err *err)
 {
+    const struct auth_claim claim = {.id = id,
+                                     .mine = ROLE_RENDEZVOUS_CLIENT,
+                                     .theirs = ROLE_RENDEZVOUS_SERVER,
+                                     .number = c->rank,
+                                     .deadline_ns = deadline_ns};
     CLEANUP(auth_session_wipe) struct auth_session session = {0};
     int fd, rc = tcp_connect(host, port, deadline_ns, retry, &fd, err);
 
@@ -144,8 +149,7 @@ static int open_once(struct rdv_client *c,
         (void)err_prefix(err, "rendezvous server"); /* rc is returned */
         return rc;
     }
-    rc = auth_client(fd, id, ROLE_RENDEZVOUS_CLIENT, ROLE_RENDEZVOUS_SERVER, c->rank,
-                     deadline_ns, &session, err);
+    rc = auth_client(fd, &claim, &session, err);
     if (rc) {
         fd_close(&fd);
         (void)err_prefix(err, "rendezvous server %s", c->server); /* keeps the code */

@@ -39,28 +39,26 @@ void auth_session_wipe(struct auth_session *s)
 }
 
 int auth_client(int fd,
-                const struct auth_id *id,
-                enum auth_role mine,
-                enum auth_role theirs,
-                uint32_t number,
-                uint64_t deadline_ns,
+                const struct auth_claim *claim,
                 struct auth_session *ret,
                 struct err *err)
 {
+    const struct auth_id *id = claim->id;
+    uint64_t deadline_ns = claim->deadline_ns;
     uint8_t nonce[AUTH_NONCE_BYTES], hello[AUTH_HELLO_BYTES], reply[AUTH_REPLY_BYTES];
     uint8_t proof[AUTH_PROOF_BYTES];
     int rc = fresh_nonce(nonce, err);
 
     if (rc)
         return rc;
-    auth_wire_hello(id, mine, number, nonce, hello);
+    auth_wire_hello(id, claim->mine, claim->number, nonce, hello);
     rc = fd_write_full(fd, hello, sizeof(hello), deadline_ns);
     if (rc)
         return auth_transport_error(rc, "sending hello", err);
     rc = fd_read_full(fd, reply, sizeof(reply), deadline_ns);
     if (rc)
         return auth_transport_error(rc, "waiting for its reply", err);
-    int verdict = auth_wire_proof(id, theirs, hello, reply, proof, err);
+    int verdict = auth_wire_proof(id, claim->theirs, hello, reply, proof, err);
     if (verdict && verdict != -EACCES)
         return verdict;
     /* After -EACCES the proof is 32 zero bytes: they report the wrong token to the
@@ -75,35 +73,34 @@ int auth_client(int fd,
     return 0;
 }
 
-int auth_connect(const char *host,
-                 uint16_t port,
-                 bool is_patient,
-                 const struct auth_id *id,
-                 enum auth_role mine,
-                 enum auth_role theirs,
-                 uint32_t number,
-                 uint64_t deadline_ns,
+int auth_connect(const struct auth_server *server,
+                 const struct auth_claim *claim,
                  int *ret_fd,
                  struct auth_session *ret,
                  struct err *err)
 {
     struct err why = ERR_INIT;
     uint64_t pause_ms = RETRY_FIRST_MS;
-    int rc = tcp_connect(host, port, deadline_ns, is_patient, ret_fd, err);
+    int fd = -1, rc = tcp_connect(server->host, server->port, claim->deadline_ns,
+                                  server->is_patient, &fd, err);
 
     if (rc < 0)
         return rc;
     for (;;) {
-        rc = auth_client(*ret_fd, id, mine, theirs, number, deadline_ns, ret, &why);
-        if (rc == 0)
+        rc = auth_client(fd, claim, ret, &why);
+        if (rc == 0) {
+            *ret_fd = fd;
             return 0;
-        fd_close(ret_fd);
-        if (rc != -EPIPE || clock_left_ms(deadline_ns) == 0
-            || (!is_patient && pause_ms > RETRY_ONCE_MS))
+        }
+        fd_close(&fd);
+        if (rc != -EPIPE || clock_left_ms(claim->deadline_ns) == 0
+            || (!server->is_patient && pause_ms > RETRY_ONCE_MS))
             break;
         (void)poll(NULL, 0, (int)pause_ms); /* a signal cuts it short */
         pause_ms = pause_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : pause_ms * 2;
-        if (tcp_connect(host, port, deadline_ns, false, ret_fd, NULL) < 0)
+        if (tcp_connect(server->host, server->port, claim->deadline_ns, false, &fd,
+                        NULL)
+            < 0)
             break;
     }
     return err_set(err, rc, "%s", why.text);

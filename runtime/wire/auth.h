@@ -51,31 +51,33 @@ struct auth_session { /* keys of one connection */
 };
 void auth_session_wipe(struct auth_session *s); /* for CLEANUP */
 
-/* The client's part; accept.h has the server's. number: the client's rank, or 0 where
- * the server does not use it. Blocks until deadline_ns (absolute, monotonic). 0; -EACCES:
+/* What a client proves and what it requires of its server. The caller keeps all that the
+ * pointers name. */
+struct auth_claim {
+    const struct auth_id *id;
+    enum auth_role mine, theirs;
+    uint32_t number;      /* our rank, or 0 where the server does not use it */
+    uint64_t deadline_ns; /* absolute, monotonic; of the whole attempt */
+};
+struct auth_server {
+    const char *host; /* a name or an address */
+    uint16_t port;
+    bool is_patient; /* waits for a server that does not listen yet (tcp_connect) */
+};
+
+/* The client's part; accept.h has the server's. Blocks until the deadline. 0; -EACCES:
  * wrong token; -ESTALE: other generation; -EPROTO: other job, version or role, or not our
  * protocol; -ETIMEDOUT; -errno. ret may be NULL. The caller keeps fd and closes it on
  * failure. */
 int auth_client(int fd,
-                const struct auth_id *id,
-                enum auth_role mine,
-                enum auth_role theirs,
-                uint32_t number,
-                uint64_t deadline_ns,
+                const struct auth_claim *claim,
                 struct auth_session *ret,
                 struct err *err);
-/* Connects to host and port, and authenticates. is_patient: waits for a server that does
- * not listen yet (tcp_connect). A server with too many strangers may close a connection
- * during the handshake: then it is tried again, unless the server has gone. The socket is
- * non-blocking. */
-int auth_connect(const char *host,
-                 uint16_t port,
-                 bool is_patient,
-                 const struct auth_id *id,
-                 enum auth_role mine,
-                 enum auth_role theirs,
-                 uint32_t number,
-                 uint64_t deadline_ns,
+/* Connects and authenticates. A server with too many strangers may close a connection
+ * during the handshake: then it is tried again, unless the server has gone. The caller
+ * owns the socket, which is non-blocking. Errors: as auth_client and tcp_connect. */
+int auth_connect(const struct auth_server *server,
+                 const struct auth_claim *claim,
                  int *ret_fd,
                  struct auth_session *ret,
                  struct err *err);

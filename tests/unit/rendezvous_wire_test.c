@@ -97,13 +97,15 @@ UNIT_TEST(a_refusal_has_no_control_characters)
 static void raw_connect(uint16_t port, struct frame_conn *ret)
 {
     const struct auth_id id = {&token_a, "j", 0};
+    const struct auth_server server = {"127.0.0.1", port, .is_patient = false};
+    const struct auth_claim claim = {.id = &id,
+                                     .mine = ROLE_RENDEZVOUS_CLIENT,
+                                     .theirs = ROLE_RENDEZVOUS_SERVER,
+                                     .deadline_ns = in_ms(10000)};
     struct auth_session session;
     int fd = -1;
 
-    assert_int_equal(auth_connect("127.0.0.1", port, false, &id, ROLE_RENDEZVOUS_CLIENT,
-                                  ROLE_RENDEZVOUS_SERVER, 0, in_ms(10000), &fd,
-                                  &session, NULL),
-                     0);
+    assert_int_equal(auth_connect(&server, &claim, &fd, &session, NULL), 0);
     frame_open(ret, fd, &session, 1024);
 }
 

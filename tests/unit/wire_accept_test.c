@@ -33,9 +33,14 @@ struct client {
 static void *client_main(void *arg)
 {
     struct client *c = arg;
+    const struct auth_server server = {"127.0.0.1", c->port, .is_patient = true};
+    const struct auth_claim claim = {.id = c->id,
+                                     .mine = c->role,
+                                     .theirs = ROLE_COORDINATOR,
+                                     .number = 42,
+                                     .deadline_ns = in_ms(60000)};
 
-    c->rc = auth_connect("127.0.0.1", c->port, true, c->id, c->role, ROLE_COORDINATOR,
-                         42, in_ms(60000), &c->fd, &c->session, &c->err);
+    c->rc = auth_connect(&server, &claim, &c->fd, &c->session, &c->err);
     atomic_store(&c->is_over, true);
     return NULL;
 }

@@ -56,8 +56,13 @@ static int join_dial_member(const struct net_join *j,
     uint32_t rank = j->ranks[member];
     const struct peer *p = &j->by_rank[rank];
     int fd = -1;
-    int rc = auth_connect(p->addr, p->port, true, j->id, ROLE_DATA, ROLE_DATA,
-                          j->ranks[j->me], j->deadline_ns, &fd, &keys, err);
+    const struct auth_server server = {p->addr, p->port, .is_patient = true};
+    const struct auth_claim claim = {.id = j->id,
+                                     .mine = ROLE_DATA,
+                                     .theirs = ROLE_DATA,
+                                     .number = j->ranks[j->me],
+                                     .deadline_ns = j->deadline_ns};
+    int rc = auth_connect(&server, &claim, &fd, &keys, err);
     if (rc < 0)
         return err_prefix(err, "connect to rank %u (host %s)", rank, p->host);
     join_take_connection(j, ret, fd, &keys);

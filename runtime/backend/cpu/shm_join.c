@@ -326,11 +326,15 @@ static int shm_dial_leader(const struct shm_join *j,
                            int *ret_sock,
                            struct err *err)
 {
+    const struct auth_claim claim = {.id = j->id,
+                                     .mine = ROLE_SHM,
+                                     .theirs = ROLE_SHM,
+                                     .number = j->rank,
+                                     .deadline_ns = j->deadline_ns};
     int rc = unix_connect(name, ret_sock, err);
     if (rc < 0)
         return err_prefix(err, "rank %u's shared memory", j->ranks[0]), rc;
-    rc = auth_client(*ret_sock, j->id, ROLE_SHM, ROLE_SHM, j->rank, j->deadline_ns,
-                     NULL, err);
+    rc = auth_client(*ret_sock, &claim, NULL, err);
     if (rc < 0)
         fd_close(ret_sock);
     return rc;
