@@ -140,7 +140,7 @@ static int join_accept_all(struct control *c, uint64_t deadline_ns, struct err *
                 c->cfg.rank, n, n > 1 ? "s" : "", strbuf_str(&names));
         (void)fd_wait(door_fd(acceptor.door), POLLIN,
                       due); /* a time-out or a signal: the loop waits again */
-        acceptor_serve(&acceptor, &c->cfg.id, NULL, join_admit, c);
+        acceptor_serve(&acceptor, &c->cfg.id, join_admit, c);
     }
     fd_close(&c->tcp_fd);
     fd_close(&c->unix_fd);

@@ -309,7 +309,7 @@ static bool hub_serve_once(struct hub *h)
             hub_serve_conn(h, h->conns[i]);
     }
     id = hub_id(h, 0);
-    acceptor_serve(&h->acceptor, &id, NULL, hub_admit, h);
+    acceptor_serve(&h->acceptor, &id, hub_admit, h);
     hub_log_progress(h, clock_now_ns());
     hub_fail_rendezvous(h);
     hub_decide(h);

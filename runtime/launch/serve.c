@@ -6,11 +6,12 @@
  *   strangers -> handshake (wire/accept.h) -> fork -+-> remote_agent_run()
  *                                                   '-> shell_serve()
  *
- * A client without the token costs no process. The token file is read again for each connection, so that a new token needs no
- * restart. A child stops its ranks when its connection or this process ends
- * (pdeathsig SIGTERM). As process 1 of a pod this process also reaps orphans. It
- * ends only after a signal, with an exit code other than 0: a pod that was deleted
- * has not succeeded. Called by agent_main.c. */
+ * A client without the token costs no process. The token file is read again for each
+ * complete message of a handshake, so that a new token needs no restart: a client is
+ * admitted by the token that the file has at that moment. A child stops its ranks when
+ * its connection or this process ends (pdeathsig SIGTERM). As process 1 of a pod this
+ * process also reaps orphans. It ends only after a signal, with an exit code other than
+ * 0: a pod that was deleted has not succeeded. Called by agent_main.c. */
 #include "runtime/launch/serve.h"
 
 #include <errno.h>
@@ -50,7 +51,7 @@ struct serve_state {
     struct signals signals;
     int listen_fd;
     struct acceptor acceptor;
-    struct token token; /* while strangers are served */
+    struct token token; /* while serve_strangers runs */
     pid_t jobs[MAX_JOBS];
     size_t n_jobs;
     bool is_ending;
@@ -139,13 +140,16 @@ static void serve_admit(void *arg, const struct admitted *m)
     fd_close(&fd);
 }
 
-/* Reads the token again, so that a new one needs no restart. */
+static int serve_read_token(void *arg, struct err *err)
+{
+    struct serve_state *s = arg;
+    return token_read_file(s->token_file, &s->token, err);
+}
+
 static void serve_strangers(struct serve_state *s)
 {
-    struct err err = ERR_INIT;
     struct auth_id id = {.token = &s->token, .job_id = SERVE_JOB_ID};
-    bool has_token = token_read_file(s->token_file, &s->token, &err) == 0;
-    acceptor_serve(&s->acceptor, has_token ? &id : NULL, err.text, serve_admit, s);
+    acceptor_serve(&s->acceptor, &id, serve_admit, s);
     token_wipe(&s->token);
 }
 
@@ -200,13 +204,11 @@ static int serve_open_all(struct serve_state *s, struct err *err)
     static const struct accept_kind kind = {.name = "serve",
                                             .mine = ROLE_AGENT_SERVE,
                                             .theirs = ROLE_LAUNCHER,
-                                            .or_theirs = ROLE_SHELL};
-    struct token token;
+                                            .or_theirs = ROLE_SHELL,
+                                            .refresh = serve_read_token};
     uint16_t port;
-    int rc =
-        /* report errors now, not at the first job */
-        token_read_file(s->token_file, &token, err);
-    token_wipe(&token);
+    int rc = serve_read_token(s, err); /* report errors now, not at the first job */
+    token_wipe(&s->token);
     if (rc < 0 || (rc = signals_init(&s->signals, err)) < 0)
         return rc;
     gpu_info_log(&s->signals, environ);

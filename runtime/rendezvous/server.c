@@ -331,7 +331,7 @@ static void server_turn(struct rdv_server *s, uint64_t deadline_ns)
     int n = epoll_wait(s->epoll_fd, ev, EVENTS_A_TURN, clock_left_ms(next));
     for (int i = 0; i < n; i++)
         server_handle_event(s, &ev[i]);
-    acceptor_serve(&s->acceptor, &s->id, NULL, server_admit, s);
+    acceptor_serve(&s->acceptor, &s->id, server_admit, s);
 }
 
 static void *server_main(void *arg)

@@ -36,13 +36,22 @@ handshake_read(struct handshake *h, struct stranger *s, uint8_t *p, size_t size)
     return h->n == size;
 }
 
+static int acceptor_refresh(struct acceptor *a, struct err *err)
+{
+    return a->kind.refresh ? a->kind.refresh(a->arg, err) : 0;
+}
+
 static int handshake_take_hello(struct acceptor *a, struct stranger *s, struct err *err)
 {
     struct handshake *h = s->data;
     uint8_t nonce[AUTH_NONCE_BYTES];
     int rc = handshake_read(h, s, h->hello, sizeof(h->hello));
+    bool is_hello = auth_wire_is_hello(h->hello, h->n);
 
-    if (rc < 0 || (rc == 0 && auth_wire_is_hello(h->hello, h->n)))
+    if (rc < 0 || (rc == 0 && is_hello))
+        return rc;
+    rc = is_hello ? acceptor_refresh(a, err) : 0; /* others get no MAC */
+    if (rc < 0)
         return rc;
     rc = random_bytes(nonce, sizeof(nonce));
     if (rc < 0)
@@ -67,6 +76,9 @@ static int handshake_take_proof(struct acceptor *a, struct stranger *s, struct e
 
     if (rc <= 0)
         return rc;
+    rc = acceptor_refresh(a, err);
+    if (rc < 0)
+        return rc;
     rc = auth_wire_check(a->id, h->hello, h->reply, h->proof, err);
     if (rc < 0)
         return rc;
@@ -86,8 +98,6 @@ static int acceptor_step(void *arg, struct stranger *s, struct err *err)
     struct handshake *h = s->data;
     int rc;
 
-    if (!a->id)
-        return err_set(err, -EACCES, "%s", a->cause);
     rc = h->has_hello ? handshake_take_proof(a, s, err)
                       : handshake_take_hello(a, s, err);
     if (rc < 0 && !err->code && s->has_sent)
@@ -107,12 +117,10 @@ int acceptor_open(struct acceptor *a, const struct accept_kind *kind, struct err
 
 void acceptor_serve(struct acceptor *a,
                     const struct auth_id *id,
-                    const char *cause,
                     void (*admit)(void *arg, const struct admitted *m),
                     void *arg)
 {
     a->id = id;
-    a->cause = cause;
     a->admit = admit;
     a->arg = arg;
     door_serve(a->door, a, clock_now_ns());

@@ -10,6 +10,10 @@ struct accept_kind {
     const char *name; /* of the listener, for logs */
     enum auth_role mine, theirs;
     enum auth_role or_theirs; /* another role that is accepted; 0: none */
+    /* Brings the token of acceptor_serve's id up to date, before each hello and each proof
+     * is checked against it. Negative: the client is refused because of err. NULL: the
+     * token does not change. */
+    int (*refresh)(void *arg, struct err *err);
 };
 
 /* A connection whose handshake has succeeded. */
@@ -27,7 +31,6 @@ struct acceptor {
     struct door *door; /* NULL: closed; for door_fd, door_next_ns */
     /* during acceptor_serve */
     const struct auth_id *id;
-    const char *cause;
     void (*admit)(void *arg, const struct admitted *m);
     void *arg;
 };
@@ -35,10 +38,9 @@ struct acceptor {
 /* a may not move afterwards. */
 int acceptor_open(struct acceptor *a, const struct accept_kind *kind, struct err *err);
 /* Advances all handshakes and calls admit for each that succeeds. id may differ from call
- * to call. NULL: all are refused, because of cause. */
+ * to call. arg: for admit and refresh. */
 void acceptor_serve(struct acceptor *a,
                     const struct auth_id *id,
-                    const char *cause,
                     void (*admit)(void *arg, const struct admitted *m),
                     void *arg);
 void acceptor_close(struct acceptor *a); /* see door_close; also when it is not open */

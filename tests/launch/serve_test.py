@@ -226,6 +226,24 @@ def test_a_token_file_that_becomes_readable_is_refused(folder):
         has(s.agents["b"].err, f"run: chmod 600 {folder}/token-b")
 
 
+def test_a_token_that_is_replaced(folder):
+    """The next job needs the new one; without the file nobody is admitted."""
+    with Serving(folder, "b") as s:
+        s.run("-np", "1", "-H", "b", "true")
+        secret(folder, "next", "0a" * 32)
+        old = secret(folder, "old")
+        os.rename(f"{folder}/next", s.token)
+        s.run("-np", "1", "-H", "b", "true")
+        path, s.token = s.token, old
+        has(s.run("-np", "1", "-H", "b", "true", code=125).err, "has another token")
+        os.unlink(path)
+        s.run("-np", "1", "-H", "b", "true", code=125)
+        has(s.agents["b"].err, f"cannot open {path}")
+        os.rename(old, path)
+        s.token = path
+        s.run("-np", "1", "-H", "b", "true")
+
+
 def test_a_secret_volume(folder):
     """Root's file behind links: all in the pod, or its fsGroup, may read it if the mount is read-only."""
     volume = f"{folder}/volume"

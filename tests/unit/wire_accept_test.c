@@ -46,20 +46,35 @@ static void *client_main(void *arg)
 }
 
 struct server {
+    struct admitted member; /* first: what admit_first fills */
     struct acceptor acceptor;
     int listen_fd;
     uint16_t port;
-    struct admitted member;
+    struct token token; /* of refreshed_id, a copy of *file */
+    const struct token *file;
+    unsigned n_refreshes;
 };
+
+static int server_refresh(void *arg, struct err *err)
+{
+    struct server *h = arg;
+
+    h->n_refreshes++;
+    if (!h->file)
+        return err_set(err, -ENOENT, "the token file is gone");
+    h->token = *h->file;
+    return 0;
+}
 
 static void server_open(struct server *h)
 {
     static const struct accept_kind kind = {.name = "test",
                                             .mine = ROLE_COORDINATOR,
                                             .theirs = ROLE_CONTROL,
-                                            .or_theirs = ROLE_SHELL};
+                                            .or_theirs = ROLE_SHELL,
+                                            .refresh = server_refresh};
 
-    *h = (struct server){.member = {.fd = -1}};
+    *h = (struct server){.member = {.fd = -1}, .file = &token_a};
     assert_int_equal(tcp_listen("127.0.0.1", 0, &h->listen_fd, &h->port, NULL), 0);
     assert_int_equal(acceptor_open(&h->acceptor, &kind, NULL), 0);
     assert_int_equal(door_listen(h->acceptor.door, h->listen_fd, false, NULL), 0);
@@ -77,8 +92,7 @@ static void server_serve(struct server *h, const struct auth_id *id, struct clie
 {
     while (!atomic_load(&c->is_over) || (c->rc == 0 && h->member.fd < 0)) {
         (void)fd_wait(door_fd(h->acceptor.door), POLLIN, in_ms(20));
-        acceptor_serve(&h->acceptor, id, "the token file is gone", admit_first,
-                       &h->member);
+        acceptor_serve(&h->acceptor, id, admit_first, h);
     }
 }
 
@@ -140,7 +154,7 @@ UNIT_TEST(others_are_refused_with_the_difference)
         assert_int_equal(c.rc, rows[i].rc);
         assert_non_null(strstr(c.err.text, rows[i].says));
         while (!door_last_refusal(h.acceptor.door)[0]) /* after the proof of zeros */
-            acceptor_serve(&h.acceptor, &id_a, NULL, admit_first, &h.member);
+            acceptor_serve(&h.acceptor, &id_a, admit_first, &h);
         assert_non_null(strstr(door_last_refusal(h.acceptor.door), rows[i].says));
         assert_int_equal(h.member.fd, -1);
         server_close(&h);
@@ -202,7 +216,7 @@ UNIT_TEST(another_version_is_answered_without_waiting_for_more)
                      0);
     assert_int_equal(write(fd, hello, sizeof(hello)), sizeof(hello));
     while (!door_last_refusal(h.acceptor.door)[0])
-        acceptor_serve(&h.acceptor, &id_a, NULL, admit_first, &h.member);
+        acceptor_serve(&h.acceptor, &id_a, admit_first, &h);
     assert_string_equal(door_last_refusal(h.acceptor.door),
                         "peer speaks version 2 of the protocol, this end version 3");
     assert_int_equal(fd_read_full(fd, reply, sizeof(reply), in_ms(10000)), 0);
@@ -210,21 +224,113 @@ UNIT_TEST(another_version_is_answered_without_waiting_for_more)
     server_close(&h);
 }
 
-UNIT_TEST(without_an_id_all_are_refused_with_the_cause)
+/* --- a token that changes --- */
+
+static void server_step(struct server *h)
 {
-    struct client c;
+    const struct auth_id id = {&h->token, "j", 7};
+
+    (void)fd_wait(door_fd(h->acceptor.door), POLLIN, in_ms(20));
+    acceptor_serve(&h->acceptor, &id, admit_first, h);
+    mem_wipe(&h->token, sizeof(h->token));
+}
+
+static int server_dial(struct server *h)
+{
+    int fd = -1;
+
+    assert_int_equal(tcp_connect("127.0.0.1", h->port, in_ms(60000), false, &fd, NULL),
+                     0);
+    return fd;
+}
+
+/* Sends a hello of id_a and serves until its reply is here. */
+static void hello_exchange(struct server *h,
+                           int fd,
+                           uint8_t hello[AUTH_HELLO_BYTES],
+                           uint8_t reply[AUTH_REPLY_BYTES])
+{
+    static const uint8_t nonce[AUTH_NONCE_BYTES] = {9};
+    uint64_t deadline_ns = in_ms(60000);
+
+    auth_wire_hello(&id_a, ROLE_CONTROL, 42, nonce, hello);
+    for (size_t i = 0; i < AUTH_HELLO_BYTES; i++) {
+        assert_int_equal(h->n_refreshes, 0);
+        assert_int_equal(write(fd, hello + i, 1), 1);
+        server_step(h);
+    }
+    while (fd_wait(fd, POLLIN, 0) < 0 && clock_now_ns() < deadline_ns)
+        server_step(h);
+    assert_int_equal(fd_read_full(fd, reply, AUTH_REPLY_BYTES, deadline_ns), 0);
+}
+
+static void send_proof(int fd, const uint8_t *hello, const uint8_t *reply)
+{
+    uint8_t proof[AUTH_PROOF_BYTES];
+
+    assert_int_equal(
+        auth_wire_proof(&id_a, ROLE_COORDINATOR, hello, reply, proof, NULL), 0);
+    assert_int_equal(write(fd, proof, sizeof(proof)), sizeof(proof));
+}
+
+UNIT_TEST(the_token_is_read_for_a_complete_message_only)
+{
+    uint8_t hello[AUTH_HELLO_BYTES], reply[AUTH_REPLY_BYTES];
     struct server h;
+    int fd, garbage;
 
     server_open(&h);
-    c = (struct client){.id = &id_a, .role = ROLE_CONTROL, .port = h.port, .fd = -1};
-    assert_int_equal(tcp_connect("127.0.0.1", h.port, in_ms(10000), false, &c.fd, NULL),
-                     0);
-    assert_int_equal(write(c.fd, "x", 1), 1);
+    garbage = server_dial(&h);
+    assert_int_equal(write(garbage, "GET / HTTP/1.1\r\n", 16), 16);
     while (!door_last_refusal(h.acceptor.door)[0])
-        acceptor_serve(&h.acceptor, NULL, "the token file is gone", admit_first,
-                       &h.member);
+        server_step(&h);
+    fd = server_dial(&h);
+    hello_exchange(&h, fd, hello, reply);
+    assert_int_equal(h.n_refreshes, 1);
+    send_proof(fd, hello, reply);
+    while (h.member.fd < 0)
+        server_step(&h);
+    assert_int_equal(h.n_refreshes, 2);
+    fd_close(&garbage);
+    fd_close(&fd);
+    server_close(&h);
+}
+
+UNIT_TEST(a_token_that_was_replaced_admits_nobody)
+{
+    uint8_t hello[AUTH_HELLO_BYTES], reply[AUTH_REPLY_BYTES];
+    struct server h;
+    int fd;
+
+    server_open(&h);
+    fd = server_dial(&h);
+    hello_exchange(&h, fd, hello, reply);
+    h.file = &token_b; /* after its hello was answered */
+    send_proof(fd, hello, reply);
+    while (!door_last_refusal(h.acceptor.door)[0])
+        server_step(&h);
+    assert_non_null(strstr(door_last_refusal(h.acceptor.door), "another token"));
+    assert_int_equal(h.member.fd, -1);
+    fd_close(&fd);
+    server_close(&h);
+}
+
+UNIT_TEST(without_a_token_all_are_refused_with_the_cause)
+{
+    static const uint8_t nonce[AUTH_NONCE_BYTES] = {9};
+    uint8_t hello[AUTH_HELLO_BYTES];
+    struct server h;
+    int fd;
+
+    server_open(&h);
+    h.file = NULL;
+    fd = server_dial(&h);
+    auth_wire_hello(&id_a, ROLE_CONTROL, 42, nonce, hello);
+    assert_int_equal(write(fd, hello, sizeof(hello)), sizeof(hello));
+    while (!door_last_refusal(h.acceptor.door)[0])
+        server_step(&h);
     assert_string_equal(door_last_refusal(h.acceptor.door), "the token file is gone");
-    fd_close(&c.fd);
+    fd_close(&fd);
     server_close(&h);
 }
 

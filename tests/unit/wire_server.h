@@ -38,7 +38,7 @@ static inline int admit_one(int listen_fd,
         rc = clock_now_ns() < deadline_ns ? 0 : -ETIMEDOUT;
         (void)fd_wait(door_fd(a.door), POLLIN,
                       earlier_ns(deadline_ns, door_next_ns(a.door)));
-        acceptor_serve(&a, id, NULL, admit_first, ret);
+        acceptor_serve(&a, id, admit_first, ret);
     }
     acceptor_close(&a);
     return ret->fd >= 0 ? 0 : rc;

@@ -128,7 +128,7 @@ static int join_accept_later_members(struct net *net,
         (void)fd_wait(door_fd(acceptor.door), POLLIN,
                       earlier_ns(now + WAIT_SLICE_NS,
                                  door_next_ns(acceptor.door))); /* then check again */
-        acceptor_serve(&acceptor, j->id, NULL, join_admit_member, &a);
+        acceptor_serve(&acceptor, j->id, join_admit_member, &a);
     }
     return rc;
 }

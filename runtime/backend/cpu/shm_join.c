@@ -246,7 +246,7 @@ static void shm_lead_once(struct leading *l, struct acceptor *a, struct pollfd *
     for (uint32_t i = 0; i < n; i++)
         if (l->socks[i] >= 0 && p[i].revents)
             shm_read_done(l, i);
-    acceptor_serve(a, l->j->id, NULL, shm_admit_follower, l);
+    acceptor_serve(a, l->j->id, shm_admit_follower, l);
 }
 
 /* Passes the segment until all followers are settled or the deadline has passed. */
