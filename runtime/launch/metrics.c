@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A minimal HTTP server for Prometheus: one thread. Connections are strangers to the end
- * (wire/door.h): slow ones delay no other. Answers one request, then closes.
+ * (wire/door.h): slow ones delay no other. Answers one request, then closes. There is no
+ * authentication and no secret.
  *
- * Pages are the files rank.N of a folder, which ranks map and write (observe/stats.c). They
- * are read, not mapped: a file that a rank truncates is then a short read and not a
- * SIGBUS in the process that is PID 1 of the pod. Files that are no valid page are
- * skipped. There is no authentication and no secret. Called by agent.c. */
+ * An answer that is still being sent also serves the requests of the next SHARE_NS. The
+ * door ends each connection after DOOR_TOTAL_NS, so the memory of all answers is at most
+ * (SHARE_NS + DOOR_TOTAL_NS) / SHARE_NS + 1 times the largest, however many clients are
+ * slow. Called by agent.c. */
 #include "runtime/launch/metrics.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -16,7 +16,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -24,14 +23,20 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
-#include "runtime/base/parse.h"
 #include "runtime/contract/contract.h"
-#include "runtime/contract/stats_page.h"
 #include "runtime/launch/core/scrape.h"
+#include "runtime/launch/stats_dir.h"
 #include "runtime/wire/door.h"
 
-enum { REQUEST_MAX = 4096, PAGES_MAX = 65536, MAX_SCRAPES = 64 };
+#define SHARE_NS (2 * NS_PER_S)
+enum { REQUEST_MAX = 4096, MAX_SCRAPES = 64 };
 static const size_t TEXT_MAX = 256u << 20;
+
+struct answer {
+    unsigned n_users; /* scrapes that send it */
+    uint64_t made_ns;
+    struct strbuf text;
+};
 
 struct agent_metrics {
     pthread_t thread;
@@ -40,75 +45,8 @@ struct agent_metrics {
     uint16_t port;
     char dir[CONTRACT_PATH_MAX];
     _Atomic int64_t generation; /* -1: unknown. Relaxed: it publishes no other data */
+    struct answer *newest;      /* with counters, while a scrape sends it; or NULL */
 };
-
-/* --- pages --- */
-
-static struct stats_page *metrics_read_page(const char *path)
-{
-    CLEANUP(fd_close)
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    AUTOFREE struct stats_page *p = mem_zalloc(sizeof(*p));
-    ssize_t n;
-
-    if (fd < 0 || !p)
-        return NULL;
-    n = pread(fd, p, sizeof(*p), 0);
-    if (n < 0 || stats_page_check(p, (size_t)n, NULL) < 0)
-        return NULL;
-    return TAKE(p);
-}
-
-static int page_compare_rank(const void *a, const void *b)
-{
-    const struct stats_page *const *x = a, *const *y = b;
-
-    return (*x)->rank < (*y)->rank ? -1 : (*x)->rank > (*y)->rank;
-}
-
-static size_t metrics_read_pages(const char *dir, struct stats_page ***ret)
-{
-    DIR *d = opendir(dir);
-    const struct dirent *entry;
-    void *v = NULL;
-    size_t n = 0, cap = 0;
-    uint32_t rank;
-
-    while (d && (entry = readdir(d)) != NULL) {
-        char path[CONTRACT_PATH_MAX + 300];
-        struct stats_page *p;
-
-        if (strncmp(entry->d_name, "rank.", 5) != 0
-            || parse_u32("rank", entry->d_name + 5, 0, UINT32_MAX, &rank, NULL) < 0)
-            continue; /* a temporary or another file */
-        (void)snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
-        p = metrics_read_page(path);
-        if (!p)
-            continue;
-        if (mem_grow(&v, n, &cap, sizeof(void *), PAGES_MAX) < 0) {
-            mem_free(p);
-            break;
-        }
-        ((struct stats_page **)v)[n++] = p;
-    }
-    if (d)
-        (void)closedir(d);
-    if (n > 0)
-        qsort(v, n, sizeof(void *), page_compare_rank);
-    *ret = v;
-    return n;
-}
-
-static void metrics_put_pages(const char *dir, struct strbuf *out)
-{
-    struct stats_page **pages;
-    size_t n = metrics_read_pages(dir, &pages);
-
-    stats_page_text((const struct stats_page *const *)pages, n, out);
-    for (size_t i = 0; i < n; i++)
-        mem_free(pages[i]);
-    mem_free(pages);
-}
 
 static void metrics_put_generation(const struct agent_metrics *m, struct strbuf *out)
 {
@@ -126,43 +64,70 @@ static void metrics_put_generation(const struct agent_metrics *m, struct strbuf 
 /* --- HTTP --- */
 
 struct scrape { /* a connection */
+    struct agent_metrics *metrics;
     char request[REQUEST_MAX];
     size_t n; /* bytes of it */
-    bool has_answer;
-    struct strbuf answer;
+    struct answer *answer;
     size_t n_sent;
 };
 
-static void metrics_put_answer(const struct agent_metrics *m, struct scrape *c)
+/* NULL: memory is out; the next scrape may succeed. */
+static struct answer *answer_new(const char *status, const struct strbuf *body)
 {
-    CLEANUP(strbuf_release) struct strbuf body = {0};
-    const char *status = "200 OK";
+    struct answer *a = mem_zalloc(sizeof(*a));
 
-    strbuf_init(&body, TEXT_MAX);
-    switch (scrape_read(c->request, c->n)) {
-    case SCRAPE_PARTIAL:
-    case SCRAPE_OTHER_METHOD:
-        status = "405 Method Not Allowed";
-        strbuf_puts(&body, "only GET\n");
-        break;
-    case SCRAPE_OTHER_PATH:
-        status = "404 Not Found";
-        strbuf_puts(&body, "only /metrics\n");
-        break;
-    case SCRAPE_METRICS:
-        metrics_put_generation(m, &body);
-        metrics_put_pages(m->dir, &body);
-        break;
-    }
-    strbuf_init(&c->answer, TEXT_MAX + REQUEST_MAX);
-    strbuf_printf(&c->answer,
+    if (!a)
+        return NULL;
+    strbuf_init(&a->text, TEXT_MAX + REQUEST_MAX);
+    strbuf_printf(&a->text,
                   "HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; "
                   "charset=utf-8\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
-                  status, body.n);
-    strbuf_add(&c->answer, strbuf_str(&body), body.n);
-    if (strbuf_status(&body) < 0 || strbuf_status(&c->answer) < 0)
-        strbuf_clear(&c->answer); /* out of memory: the next scrape may succeed */
-    c->has_answer = true;
+                  status, body->n);
+    strbuf_add(&a->text, strbuf_str(body), body->n);
+    if (strbuf_status(body) == 0 && strbuf_status(&a->text) == 0)
+        return a;
+    strbuf_release(&a->text);
+    mem_free(a);
+    return NULL;
+}
+
+static struct answer *metrics_answer_counters(struct agent_metrics *m)
+{
+    CLEANUP(strbuf_release) struct strbuf body = {0};
+    uint64_t now_ns = clock_now_ns();
+
+    if (m->newest && now_ns - m->newest->made_ns < SHARE_NS)
+        return m->newest;
+    strbuf_init(&body, TEXT_MAX);
+    metrics_put_generation(m, &body);
+    stats_dir_text(m->dir, &body);
+    m->newest = answer_new("200 OK", &body);
+    if (m->newest)
+        m->newest->made_ns = now_ns;
+    return m->newest;
+}
+
+static struct answer *answer_refusal(const char *status, const char *text)
+{
+    CLEANUP(strbuf_release) struct strbuf body = {0};
+
+    strbuf_init(&body, REQUEST_MAX);
+    strbuf_puts(&body, text);
+    return answer_new(status, &body);
+}
+
+static struct answer *metrics_answer(struct agent_metrics *m, const struct scrape *c)
+{
+    switch (scrape_read(c->request, c->n)) {
+    case SCRAPE_METRICS:
+        return metrics_answer_counters(m);
+    case SCRAPE_OTHER_PATH:
+        return answer_refusal("404 Not Found", "only /metrics\n");
+    case SCRAPE_PARTIAL:
+    case SCRAPE_OTHER_METHOD:
+        break;
+    }
+    return answer_refusal("405 Method Not Allowed", "only GET\n");
 }
 
 /* Reads up to the blank line that ends a request. 1: it is complete. */
@@ -187,9 +152,11 @@ static int metrics_read_request(struct scrape *c, struct stranger *s, struct err
 /* -EPIPE after all is sent: the door closes the connection. */
 static int metrics_send_answer(struct scrape *c, struct stranger *s)
 {
-    while (c->n_sent < c->answer.n) {
-        ssize_t k = send(s->fd, strbuf_str(&c->answer) + c->n_sent,
-                         c->answer.n - c->n_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const struct strbuf *text = &c->answer->text;
+
+    while (c->n_sent < text->n) {
+        ssize_t k = send(s->fd, strbuf_str(text) + c->n_sent, text->n - c->n_sent,
+                         MSG_NOSIGNAL | MSG_DONTWAIT);
 
         if (k < 0 && errno == EINTR)
             continue;
@@ -206,24 +173,33 @@ static int metrics_send_answer(struct scrape *c, struct stranger *s)
 
 static int metrics_step(void *arg, struct stranger *s, struct err *err)
 {
-    const struct agent_metrics *m = arg;
     struct scrape *c = s->data;
 
-    if (!c->has_answer) {
+    if (!c->answer) {
         int rc = metrics_read_request(c, s, err);
 
         if (rc <= 0)
             return rc;
-        metrics_put_answer(m, c);
+        c->metrics = arg;
+        c->answer = metrics_answer(c->metrics, c);
+        if (!c->answer)
+            return -ENOMEM;
+        c->answer->n_users++;
     }
     return metrics_send_answer(c, s);
 }
 
 static void metrics_release_scrape(struct stranger *s)
 {
-    struct scrape *c = s->data;
+    const struct scrape *c = s->data;
+    struct answer *a = c->answer;
 
-    strbuf_release(&c->answer);
+    if (!a || --a->n_users > 0)
+        return;
+    if (c->metrics->newest == a)
+        c->metrics->newest = NULL;
+    strbuf_release(&a->text);
+    mem_free(a);
 }
 
 static void *metrics_main(void *arg)

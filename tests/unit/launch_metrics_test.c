@@ -9,6 +9,10 @@
 #include "runtime/contract/stats_page.h"
 #include "runtime/launch/metrics.h"
 #include "tests/unit/launch_fixture.h"
+#include "tests/unit/timed.h"
+
+/* So many, and full, that their answer fits in no socket's buffers. */
+enum { MANY = 1500 };
 
 static char dir[] = "/tmp/hvd-metrics-XXXXXX";
 
@@ -24,7 +28,7 @@ static int remove_dir(void **state)
     char path[64];
 
     (void)state;
-    for (int i = 0; i < 32; i++) {
+    for (int i = 0; i < MANY; i++) {
         (void)snprintf(path, sizeof(path), "%s/rank.%d", dir, i);
         (void)unlink(path);
     }
@@ -71,14 +75,14 @@ static int http_dial(uint16_t port)
 /* Reads until the server closes. */
 static const char *rest_of(int fd)
 {
-    static char text[1 << 16];
+    static char text[16 << 20];
     uint64_t deadline = clock_now_ns() + 60 * NS_PER_S;
     size_t n = 0;
 
     for (;;) {
         ssize_t k = read(fd, text + n, sizeof(text) - 1 - n);
 
-        if (k == 0)
+        if (k == 0 || (k < 0 && errno == ECONNRESET))
             break;
         if (k < 0)
             assert_true(fd_wait(fd, POLLIN, deadline) > 0);
@@ -218,6 +222,70 @@ UNIT_TEST(a_silent_client_delays_no_other_and_is_dropped)
     (void)close(idle);
     assert_non_null(
         strstr(http_query(metrics_port(m), "GET /metrics HTTP/1.1\r\n\r\n"), " 200 "));
+    metrics_stop(m);
+}
+
+static bool batches_are_shown(const char *text, unsigned n)
+{
+    char line[64];
+
+    (void)snprintf(line, sizeof(line), "hvd_batches_total{rank=\"0\"} %u\n", n);
+    return strstr(text, line) != NULL;
+}
+
+static bool text_is_whole(const char *text)
+{
+    const char *head = strstr(text, "Content-Length:"),
+               *body = strstr(text, "\r\n\r\n");
+    unsigned long length;
+
+    assert_true(head && body && sscanf(head, "Content-Length: %lu", &length) == 1);
+    return strlen(body + 4) == length;
+}
+
+/* A client that does not read keeps its answer in memory; true if all was in time. */
+static bool a_slow_answer_is_shared(uint16_t port)
+{
+    static const char request[] = "GET /metrics HTTP/1.1\r\n\r\n";
+    uint64_t began_ns = clock_now_ns();
+    bool is_quick, is_old;
+    int slow;
+
+    write_page("rank.0", 0, 5);
+    slow = http_dial(port);
+    assert_int_equal(write(slow, request, sizeof(request) - 1), sizeof(request) - 1);
+    assert_true(fd_wait(slow, POLLIN, began_ns + 60 * NS_PER_S) > 0);
+    write_page("rank.0", 0, 6);
+    is_old = batches_are_shown(http_query(port, request), 5);
+    is_quick = clock_now_ns() - began_ns < 2 * NS_PER_S;
+    if (is_quick)
+        assert_true(is_old);
+    while (batches_are_shown(http_query(port, request), 5))
+        ;
+    return text_is_whole(rest_of(slow)) && is_quick; /* not cut off: it was shared until
+                                                      * then */
+}
+
+UNIT_TEST(an_answer_that_is_being_sent_is_shared_for_a_while)
+{
+    struct agent_metrics *m = metrics_start_here();
+    char first[64], path[64];
+    struct stats_page full = {.magic = STATS_MAGIC,
+                              .version = STATS_VERSION,
+                              .n_words = STATS_N_WORDS,
+                              .rank = 1,
+                              .size = 11};
+
+    for (size_t i = 0; i < STATS_N_WORDS; i++)
+        atomic_store(&full.words[i], UINT64_MAX);
+    write_file("rank.1", &full, sizeof(full));
+    (void)snprintf(first, sizeof(first), "%s/rank.1", dir);
+    for (int i = 2; i < MANY; i++) {
+        (void)snprintf(path, sizeof(path), "%s/rank.%d", dir, i);
+        (void)unlink(path); /* of another test */
+        assert_int_equal(link(first, path), 0);
+    }
+    ASSERT_IN_TIME(a_slow_answer_is_shared(metrics_port(m)));
     metrics_stop(m);
 }
 

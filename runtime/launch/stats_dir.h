@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The counters that the ranks of a host keep in a folder. */
+#ifndef RUNTIME_LAUNCH_STATS_DIR_H
+#define RUNTIME_LAUNCH_STATS_DIR_H
+
+#include "runtime/base/strbuf.h"
+
+/* Appends the pages in dir as Prometheus' text, by rank. A folder that is missing has no
+ * page. */
+void stats_dir_text(const char *dir, struct strbuf *out);
+
+#endif
