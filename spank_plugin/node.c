@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Once per node and step, before any task: creates the directory
- * /run/ringmaster/<job>.<step>.<node number> with the files `token` and `hosts`.
+ * /run/ringmaster/<job>.<step>.<node number>.<pid> with the files `token` and `hosts`.
  *
  * /run, because it is a memory file system owned by root: the path cannot be replaced
  * (a base directory that others may write to is refused), and job containers with a
- * private /tmp per job (job_container/tmpfs) do not hide it. The node number is in the
- * name because several slurmd may share one machine. The directory is removed at the
- * end of the step (exit). After a crash of slurmstepd the next step of that name
- * replaces it, or the next boot removes it.
+ * private /tmp per job (job_container/tmpfs) do not hide it. The process id is that of
+ * slurmstepd: components of a heterogeneous step have the same job, step and node
+ * number, and may share a machine. The directory is removed at the end of the step
+ * (exit). After a crash of slurmstepd it stays until the next boot.
  *
  * Invariant: the user can read the two files and change nothing, neither in the
  * directory nor in a file, so a step occupies less than MAX_HOSTFILE_BYTES + 4 KiB of
@@ -42,7 +42,6 @@ static int open_dir_at(int at, const char *path)
     return openat(at, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Failures are reported by the next step of this name: it cannot make its directory. */
 static void remove_dir(int base_fd, const char *name)
 {
     CLEANUP(fd_close) int fd = open_dir_at(base_fd, name);
@@ -129,13 +128,13 @@ int node_side_make_dir(struct node_side *n,
 {
     char path[sizeof(n->token_file) - sizeof(token_name)];
     CLEANUP(fd_close) int base_fd = -1;
-    (void)snprintf(n->name, sizeof(n->name), "%u.%u.%u", step->job_id, step->step_id,
-                   step->node_id);
+    (void)snprintf(n->name, sizeof(n->name), "%u.%u.%u.%ld", step->job_id,
+                   step->step_id, step->node_id, (long)getpid());
     (void)snprintf(path, sizeof(path), "%s/%s", base, n->name);
     int rc = open_base(base, &base_fd, err);
     if (rc)
         return rc;
-    remove_dir(base_fd, n->name);
+    remove_dir(base_fd, n->name); /* a crash left it, and the id has come again */
     if (mkdirat(base_fd, n->name, 0700) != 0)
         return err_errno(err, errno, "cannot make %s", path);
     n->base_fd = base_fd;

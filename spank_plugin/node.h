@@ -13,7 +13,7 @@
 
 /* Start with NODE_SIDE_INIT. */
 struct node_side {
-    char name[64];          /* JOB.STEP.NODE in the base directory */
+    char name[64];          /* JOB.STEP.NODE.PID in the base directory */
     int base_fd;            /* -1: there is no directory of ours */
     int token_fd, hosts_fd; /* open for writing until the files are filled */
     char token_file[CONTRACT_PATH_MAX], hostfile[CONTRACT_PATH_MAX];
@@ -24,7 +24,7 @@ struct node_side {
     {                                                                                  \
         .base_fd = -1, .token_fd = -1, .hosts_fd = -1                                  \
     }
-/* init_post_opt, as root: creates BASE (0755), BASE/JOB.STEP.NODE and in it the empty
+/* init_post_opt, as root: creates BASE (0755), BASE/JOB.STEP.NODE.PID and in it the empty
  * files `token` and `hosts`, all of them root's and readable by the user of the step
  * alone, after removing those that a crashed step left. -EPERM when users other than
  * root may write to BASE. */

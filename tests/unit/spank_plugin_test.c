@@ -397,7 +397,7 @@ UNIT_TEST(batch_extern_and_interactive_steps_are_unaffected)
 UNIT_TEST(a_directory_left_by_a_crash_is_reused)
 {
     char dir[128], file[160];
-    (void)snprintf(dir, sizeof(dir), "%s/42.0.1", run_dir);
+    (void)snprintf(dir, sizeof(dir), "%s/42.0.1.%ld", run_dir, (long)getpid());
     (void)snprintf(file, sizeof(file), "%s/token", dir);
     assert_int_equal(mkdir(dir, 0755), 0);
     int fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
@@ -412,12 +412,36 @@ UNIT_TEST(a_directory_left_by_a_crash_is_reused)
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
 }
 
+/* Components of a heterogeneous step on one machine: slurmstepd of each has the same
+ * job, step and node number. */
+UNIT_TEST(another_component_on_this_machine_has_its_own_directory)
+{
+    char token[160];
+    int status;
+    pid_t pid;
+    (void)snprintf(token, sizeof(token), "%s/42.0.1.%ld/token", run_dir,
+                   (long)getpid());
+    start_node(sealed_ticket());
+    assert_int_equal(access(token, F_OK), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        start_node(sealed_ticket());
+        _exit(slurm_spank_exit(&fake, 1, args) != 0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(access(token, F_OK), 0);
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    assert_int_equal(access(token, F_OK), -1);
+}
+
 UNIT_TEST(a_link_in_place_of_the_directory_is_not_followed)
 {
     char dir[128], outside[128], file[160];
     (void)snprintf(outside, sizeof(outside), "%s-outside", run_dir);
     (void)snprintf(file, sizeof(file), "%s/precious", outside);
-    (void)snprintf(dir, sizeof(dir), "%s/42.0.1", run_dir);
+    (void)snprintf(dir, sizeof(dir), "%s/42.0.1.%ld", run_dir, (long)getpid());
     assert_int_equal(mkdir(outside, 0700), 0);
     int fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
