@@ -4,7 +4,7 @@
  *   environment, token, command checked -> [worker 0: hub thread] -> connect
  *        |
  *        v
- *   .-> HELLO -> TABLE -> hostfile, contracts -> engine runs the ranks
+ *   .-> HELLO -> TABLE -> hostfile, contracts -> local_ranks.c runs the ranks
  *   |                                                |
  *   |      FAILED | DONE -> STOP | FINISH -----------+-> exit code
  *   |                                                |
@@ -66,7 +66,7 @@ static int agent_make_contracts(struct agent *a, struct err *err)
                           &a->ranks, &a->n, err);
 }
 
-static enum outcome agent_start_ranks(struct agent *a, struct engine_config *c)
+static enum outcome agent_start_ranks(struct agent *a, struct local_ranks_config *c)
 {
     struct err err = ERR_INIT;
     int code = 125;
@@ -79,8 +79,8 @@ static enum outcome agent_start_ranks(struct agent *a, struct engine_config *c)
     c->ranks = a->ranks;
     c->size = a->env.np ? a->env.np : (uint32_t)hostlist_slots(&a->table.hosts);
     metrics_set_generation(a->metrics, a->env.generation);
-    if (engine_new(c, &a->signals, &a->guard, &a->engine, &err) < 0
-        || engine_start(a->engine, &code, &err) < 0)
+    if (local_ranks_new(c, &a->signals, &a->guard, &a->local, &err) < 0
+        || local_ranks_start(a->local, &code, &err) < 0)
         return agent_fail(a, code, err.text);
     log_info("ranks started", "ranks=%u of=%u command=\"%s\"", a->n, c->size, a->path);
     return GOING;
@@ -88,13 +88,13 @@ static enum outcome agent_start_ranks(struct agent *a, struct engine_config *c)
 
 static void agent_take_events(struct agent *a)
 {
-    while (engine_next(a->engine, &a->ev)) {
+    while (local_ranks_next(a->local, &a->ev)) {
         struct report *r = &a->ev.report;
-        int sig = engine_forwarded_signal(a->engine);
-        if (a->ev.kind == ENGINE_SIGNAL)
+        int sig = local_ranks_forwarded_signal(a->local);
+        if (a->ev.kind == LOCAL_SIGNAL)
             log_info("signal forwarded to the ranks", "signal=%s",
                      signal_name(a->ev.signal));
-        if (a->ev.kind != ENGINE_RANK_FAILED)
+        if (a->ev.kind != LOCAL_RANK_FAILED)
             continue;
         if (a->ev.is_expected && sig
             && !a->has_reported) { /* the signal is the cause, not the rank */
@@ -116,9 +116,9 @@ static enum outcome agent_fail_stuck(struct agent *a)
 /* Sends DONE once all ranks have exited with 0 and no failure was reported. */
 static void agent_report_done(struct agent *a)
 {
-    if (a->is_done_sent || a->has_reported || !engine_has_ended(a->engine))
+    if (a->is_done_sent || a->has_reported || !local_ranks_has_ended(a->local))
         return;
-    if (engine_running(a->engine)) {
+    if (local_ranks_running(a->local)) {
         (void)agent_fail_stuck(a);
         agent_send_report(a, &a->first);
     } else {
@@ -135,9 +135,9 @@ static enum outcome agent_serve_once(struct agent *a, void (*take)(struct agent 
         return o;
     agent_watch_file(a, &next);
     struct pollfd p = {.fd = a->channel.conn.fd, .events = channel_events(&a->channel)};
-    engine_step(a->engine, &p, 1, next);
+    local_ranks_step(a->local, &p, 1, next);
     take(a);
-    if (engine_received_signal(a->engine))
+    if (local_ranks_received_signal(a->local))
         agent_send_leaving(a);
     return agent_serve_hub(a);
 }
@@ -145,14 +145,14 @@ static enum outcome agent_serve_once(struct agent *a, void (*take)(struct agent 
 /* Drops the exits of ranks that this agent has stopped: they are no failures. */
 static void agent_drop_events(struct agent *a)
 {
-    while (engine_next(a->engine, &a->ev))
+    while (local_ranks_next(a->local, &a->ev))
         ;
 }
 
 static void agent_drop_ranks(struct agent *a)
 {
-    engine_free(a->engine);
-    a->engine = NULL;
+    local_ranks_free(a->local);
+    a->local = NULL;
     placement_release(&a->placement);
     mem_free(a->ranks);
     a->ranks = NULL;
@@ -174,18 +174,18 @@ static void agent_set_start_deadline(struct agent *a)
 static enum outcome agent_leave_world(struct agent *a)
 {
     enum outcome o = REFORMED;
-    engine_stop(a->engine);
-    while (!engine_has_ended(a->engine)) {
+    local_ranks_stop(a->local);
+    while (!local_ranks_has_ended(a->local)) {
         if (o == REFORMED) {
             enum outcome now = agent_serve_once(a, agent_drop_events);
             o = now == GOING ? o : now;
         } else {
-            engine_step(a->engine, NULL, 0, UINT64_MAX);
+            local_ranks_step(a->local, NULL, 0, UINT64_MAX);
             agent_drop_events(a);
         }
     }
-    bool has_ranks_left = engine_running(a->engine) > 0;
-    int sig = engine_received_signal(a->engine);
+    bool has_ranks_left = local_ranks_running(a->local) > 0;
+    int sig = local_ranks_received_signal(a->local);
     agent_drop_ranks(a);
     agent_set_start_deadline(a);
     if (o != REFORMED)
@@ -212,9 +212,9 @@ static enum outcome agent_run_ranks(struct agent *a)
         log_warn("worker 0 was lost after this worker's ranks had exited with 0",
                  "worker=%u", a->env.worker_index);
     if (o != FINISHED)
-        engine_stop(a->engine);
-    while (!engine_has_ended(a->engine)) {
-        engine_step(a->engine, NULL, 0, UINT64_MAX);
+        local_ranks_stop(a->local);
+    while (!local_ranks_has_ended(a->local)) {
+        local_ranks_step(a->local, NULL, 0, UINT64_MAX);
         agent_drop_events(a); /* caused by the stop */
     }
     return o == HUB_GONE ? FAILED : o;
@@ -274,11 +274,12 @@ static int agent_read_settings(struct agent *a, struct err *err)
 
 /* Checks everything that could keep the ranks from starting, before the agent
  * connects. */
-static int
-agent_check_command(struct agent *a, const struct engine_config *c, struct err *err)
+static int agent_check_command(struct agent *a,
+                               const struct local_ranks_config *c,
+                               struct err *err)
 {
     char search[32768], warning[400];
-    (void)engine_search_path(c, search, sizeof(search));
+    (void)local_ranks_search_path(c, search, sizeof(search));
     command_python_warning(a->argv, warning, sizeof(warning));
     if (*warning)
         log_warn("the runtime may not be found", "cause=\"%s\"", warning);
@@ -286,7 +287,7 @@ agent_check_command(struct agent *a, const struct engine_config *c, struct err *
 }
 
 /* Call after the guard was forked: no thread may exist at a fork. */
-static void agent_serve_metrics(struct agent *a, struct engine_config *c)
+static void agent_serve_metrics(struct agent *a, struct local_ranks_config *c)
 {
     struct err err = ERR_INIT;
     if (!a->metrics_port)
@@ -298,7 +299,7 @@ static void agent_serve_metrics(struct agent *a, struct engine_config *c)
         c->stats_dir = a->scratch.dir;
 }
 
-static enum outcome agent_run_worlds(struct agent *a, struct engine_config *c)
+static enum outcome agent_run_worlds(struct agent *a, struct local_ranks_config *c)
 {
     struct err err = ERR_INIT;
     char text[300];
@@ -341,7 +342,7 @@ static enum outcome agent_run_worlds(struct agent *a, struct engine_config *c)
 
 static void agent_release(struct agent *a)
 {
-    engine_free(a->engine);
+    local_ranks_free(a->local);
     if (a->is_connected)
         channel_release(&a->channel);
     /* agents that still wait connect to the next hub */
@@ -365,13 +366,13 @@ int agent_run(char *const *argv, char *const *env)
     a->signals.fd = -1;
     (void)snprintf(a->title, sizeof(a->title), "hvd-agent");
     log_set_tag("hvd-agent", NULL);
-    struct engine_config c = {.argv = argv,
-                              .env = env,
-                              .path = a->path,
-                              .dir = a->env.dir,
-                              .out_fd = 1,
-                              .err_fd = 2,
-                              .signal_grace_ns = UINT64_MAX};
+    struct local_ranks_config c = {.argv = argv,
+                                   .env = env,
+                                   .path = a->path,
+                                   .dir = a->env.dir,
+                                   .out_fd = 1,
+                                   .err_fd = 2,
+                                   .signal_grace_ns = UINT64_MAX};
     enum outcome o = agent_run_worlds(a, &c);
     int code = agent_report_end(a, o);
     agent_release(a);

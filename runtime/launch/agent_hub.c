@@ -149,7 +149,7 @@ void agent_watch_file(struct agent *a, uint64_t *ret_next_ns)
 static enum outcome agent_take_world(struct agent *a, const struct job_world *w)
 {
     if (w->generation < a->env.generation
-        || (w->generation == a->env.generation && a->engine))
+        || (w->generation == a->env.generation && a->local))
         return GOING;
     if (w->generation > a->env.generation)
         log_info("changing to another world", "generation=%u workers=%u before=%u",

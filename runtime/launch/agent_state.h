@@ -9,7 +9,7 @@
 #include "runtime/launch/agent.h"
 #include "runtime/launch/channel.h"
 #include "runtime/launch/core/message.h"
-#include "runtime/launch/engine.h"
+#include "runtime/launch/local_ranks.h"
 #include "runtime/launch/hub.h"
 #include "runtime/launch/metrics.h"
 #include "runtime/launch/scratch.h"
@@ -51,8 +51,8 @@ struct agent {
     struct table table;
     struct contract *ranks;
     uint32_t n;
-    struct engine *engine;
-    struct engine_event ev;
+    struct local_ranks *local;
+    struct local_ranks_event ev;
     struct report first; /* the failure that this agent exits with */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks inherit the environment except the variables of an outer launcher: a rank with
  * the place variables of both horovodrun and Slurm would be ambiguous. Called by
- * engine.c, check_build.c and remote_agent.c. */
+ * local_ranks.c, check_build.c and remote_agent.c. */
 #include "runtime/launch/environment.h"
 
 #include <errno.h>

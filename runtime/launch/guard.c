@@ -5,7 +5,7 @@
  * kills the remaining process groups and removes the scratch folder. It has no other
  * descriptor and its own group, so it neither holds the terminal nor dies of Ctrl-C. As
  * PID 1 of a pod the agent needs no guard: the kernel kills the whole pod. Called by
- * engine.c, agent.c, horovodrun.c and remote_agent.c. */
+ * local_ranks.c, agent.c, horovodrun.c and remote_agent.c. */
 #include "runtime/launch/guard.h"
 
 #include <errno.h>

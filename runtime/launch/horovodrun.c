@@ -3,7 +3,7 @@
  *
  *   options -> host list -> places -> contracts
  *   rendezvous server on 127.0.0.1; token and hostfile in a scratch folder
- *   engine's loop
+ *   loop of local_ranks.c
  *
  * After the first failure the reports of a short window are compared (verdict.c),
  * the other ranks are stopped, and the first failure and its rank's last lines are
@@ -32,9 +32,9 @@
 #include "runtime/launch/config_file.h"
 #include "runtime/launch/core/options.h"
 #include "runtime/launch/discovery.h"
-#include "runtime/launch/engine.h"
 #include "runtime/launch/gpu_info.h"
 #include "runtime/launch/hosts.h"
+#include "runtime/launch/local_ranks.h"
 #include "runtime/launch/placement.h"
 #include "runtime/launch/remote.h"
 #include "runtime/launch/scratch.h"
@@ -62,7 +62,7 @@ struct horovodrun {
     uint16_t port;
     struct contract *ranks;
     struct placement placement;
-    struct engine *engine;
+    struct local_ranks *local;
     struct launch_verdict verdict;
     int signal; /* stop signal before any rank was started */
 };
@@ -279,26 +279,26 @@ static void launch_show_placement(const struct horovodrun *l)
 }
 
 static int launch_prepare(struct horovodrun *l,
-                          struct engine_config *c,
+                          struct local_ranks_config *c,
                           int *ret_code,
                           struct err *err)
 {
     char search[32768];
-    *c = (struct engine_config){.size = l->hosts.np,
-                                .n = l->hosts.np,
-                                .argv = l->o.command,
-                                .env = l->env,
-                                .path = l->path,
-                                .dir = l->dir,
-                                .output_dir = l->o.text[OPT_OUTPUT_FILENAME],
-                                .with_timestamp =
-                                    options_is_on(&l->o, OPT_PREFIX_TIMESTAMP),
-                                .out_fd = 1,
-                                .err_fd = 2,
-                                .signal_grace_ns = ASK_GRACE_S * NS_PER_S,
-                                .vars = l->o.vars,
-                                .n_vars = l->o.n_vars};
-    (void)engine_search_path(c, search, sizeof(search));
+    *c = (struct local_ranks_config){.size = l->hosts.np,
+                                     .n = l->hosts.np,
+                                     .argv = l->o.command,
+                                     .env = l->env,
+                                     .path = l->path,
+                                     .dir = l->dir,
+                                     .output_dir = l->o.text[OPT_OUTPUT_FILENAME],
+                                     .with_timestamp =
+                                         options_is_on(&l->o, OPT_PREFIX_TIMESTAMP),
+                                     .out_fd = 1,
+                                     .err_fd = 2,
+                                     .signal_grace_ns = ASK_GRACE_S * NS_PER_S,
+                                     .vars = l->o.vars,
+                                     .n_vars = l->o.n_vars};
+    (void)local_ranks_search_path(c, search, sizeof(search));
     int rc = command_find(l->o.command[0], *search ? search : NULL, l->path, err);
     if (rc > 0) {
         *ret_code = rc;
@@ -315,9 +315,9 @@ static int launch_prepare(struct horovodrun *l,
     launch_show_placement(l);
     c->ranks = l->ranks;
     c->placement = &l->placement;
-    if ((rc = engine_new(c, &l->signals, &l->guard, &l->engine, err)) < 0)
+    if ((rc = local_ranks_new(c, &l->signals, &l->guard, &l->local, err)) < 0)
         return rc;
-    return engine_start(l->engine, ret_code, err);
+    return local_ranks_start(l->local, ret_code, err);
 }
 
 /* Reports the failed rank at once to ranks that wait in the rendezvous. */
@@ -328,26 +328,26 @@ static void launch_fail_rendezvous(struct horovodrun *l)
     rdv_server_fail(l->server, sentence);
 }
 
-static void launch_serve(struct horovodrun *l, struct engine_event *ev)
+static void launch_serve(struct horovodrun *l, struct local_ranks_event *ev)
 {
     bool is_decided = false;
-    while (!engine_has_ended(l->engine)) {
+    while (!local_ranks_has_ended(l->local)) {
         uint64_t due = is_decided ? UINT64_MAX : verdict_deadline_ns(&l->verdict);
-        engine_step(l->engine, NULL, 0, due);
-        while (engine_next(l->engine, ev)) {
-            if (ev->kind == ENGINE_SIGNAL)
+        local_ranks_step(l->local, NULL, 0, due);
+        while (local_ranks_next(l->local, ev)) {
+            if (ev->kind == LOCAL_SIGNAL)
                 log_info("signal forwarded", "signal=%s", signal_name(ev->signal));
-            if (ev->kind == ENGINE_RANK_OK)
+            if (ev->kind == LOCAL_RANK_OK)
                 log_info("rank ended", "rank=%u code=0",
                          l->ranks[ev->index].place.rank);
-            if (ev->kind == ENGINE_RANK_FAILED && !is_decided && !ev->is_expected
+            if (ev->kind == LOCAL_RANK_FAILED && !is_decided && !ev->is_expected
                 && verdict_add(&l->verdict, &ev->report, clock_now_ns()) == 0)
                 launch_fail_rendezvous(l);
         }
         if (!is_decided && clock_now_ns() >= verdict_deadline_ns(&l->verdict)) {
             is_decided = true;
-            if (engine_running(l->engine)) /* otherwise only output is left */
-                engine_stop(l->engine);
+            if (local_ranks_running(l->local)) /* otherwise only output is left */
+                local_ranks_stop(l->local);
         }
     }
 }
@@ -355,24 +355,24 @@ static void launch_serve(struct horovodrun *l, struct engine_event *ev)
 static int launch_exit_code(struct horovodrun *l)
 {
     const struct report *first = verdict_pick(&l->verdict);
-    int sig = engine_forwarded_signal(l->engine);
+    int sig = local_ranks_forwarded_signal(l->local);
     if (first) {
         launch_report_failure(l->program, first);
         return failure_exit_code(&first->f);
     }
-    if (engine_running(l->engine))
+    if (local_ranks_running(l->local))
         fprintf(stderr, "%s: %u ranks cannot be killed: they hang in the kernel\n",
-                l->program, engine_running(l->engine));
+                l->program, local_ranks_running(l->local));
     if (sig) {
         fprintf(stderr, "%s: stopped by %s\n", l->program, signal_name(sig));
         return 128 + sig;
     }
-    return engine_running(l->engine) ? EXIT_OWN : 0;
+    return local_ranks_running(l->local) ? EXIT_OWN : 0;
 }
 
 static void horovodrun_release(struct horovodrun *l)
 {
-    engine_free(l->engine);
+    local_ranks_free(l->local);
     rdv_server_stop(l->server);
     guard_stop(&l->guard);
     if (l->scratch)
@@ -426,7 +426,7 @@ static int launch_begin(struct horovodrun *l, int *ret_code, struct err *err)
 
 static int launch_all(struct horovodrun *l, struct err *err)
 {
-    struct engine_config c;
+    struct local_ranks_config c;
     char warning[400];
     int code = EXIT_OWN;
     self_runtime(l->dir, sizeof(l->dir));
@@ -439,7 +439,7 @@ static int launch_all(struct horovodrun *l, struct err *err)
     command_python_warning(l->o.command, warning, sizeof(warning));
     if (*warning && *l->dir)
         fprintf(stderr, "%s: warning: %s\n", l->program, warning);
-    AUTOFREE struct engine_event *ev = mem_zalloc(sizeof(*ev));
+    AUTOFREE struct local_ranks_event *ev = mem_zalloc(sizeof(*ev));
     if (!ev)
         return err_set(err, -ENOMEM, "out of memory"), EXIT_OWN;
     if (l->o.text[OPT_VERBOSE]) { /* before any thread exists */

@@ -1,4 +1,4 @@
-# The two launchers, hvd-agent and horovodrun (= perseusrun), from one engine.
+# The two launchers, hvd-agent and horovodrun (= perseusrun).
 LAUNCH_SRC := $(filter-out runtime/launch/agent_main.c runtime/launch/horovodrun_main.c,\
                 $(wildcard runtime/launch/*.c runtime/launch/core/*.c) \
                 $(if $(filter static,$(V)),$(wildcard runtime/launch/static/*.c)))

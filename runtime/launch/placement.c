@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Snapshot of the host -> binding plan, for engine.c and the table of --verbose.
+/* Snapshot of the host -> binding plan, for local_ranks.c and the table of --verbose.
  *
  * OMP_NUM_THREADS: by default each rank would start as many threads as the host has
  * cores. torchrun sets 1, which leaves cores idle. Here each rank gets its share. A

@@ -2,7 +2,7 @@
 /* The agent of one host in a job that horovodrun leads.
  *
  *   JOB -> command found? scratch, guard -> [agents of further hosts]
- *       -> READY -> START -> engine -> OUTPUT.. FAILED.. -> DONE -> STOP|FINISH -> exit
+ *       -> READY -> START -> ranks run -> OUTPUT.. FAILED.. -> DONE -> STOP|FINISH -> exit
  *
  * horovodrun decides; this agent reports events and does what horovodrun sends. The
  * output of its ranks is sent
@@ -130,8 +130,8 @@ static bool remote_agent_output_is_held(const void *arg)
 
 static void remote_agent_begin_end(struct remote_agent *a)
 {
-    if (a->engine)
-        engine_stop(a->engine);
+    if (a->local)
+        local_ranks_stop(a->local);
     if (!a->is_ending)
         a->deadline_ns = clock_now_ns() + END_NS;
     a->is_ending = true;
@@ -169,22 +169,22 @@ static int remote_agent_prepare(struct remote_agent *a, struct err *err)
         return 125;
     self_runtime(a->dir, sizeof(a->dir));
     a->config =
-        (struct engine_config){.argv = a->e.argv.v,
-                               .env = a->env.v,
-                               .path = a->path,
-                               .dir = a->dir,
-                               .size = a->e.np,
-                               .out_fd = 1,
-                               .err_fd = 2,
-                               .signal_grace_ns = ASK_GRACE_NS,
-                               .vars = a->vars,
-                               .n_vars = a->e.vars.n,
-                               .forward = {.put = remote_agent_put_output,
-                                           .is_full = remote_agent_output_is_held,
-                                           .arg = a},
-                               .on_reaped = remote_agent_child_reaped,
-                               .on_reaped_arg = a};
-    (void)engine_search_path(&a->config, search, sizeof(search));
+        (struct local_ranks_config){.argv = a->e.argv.v,
+                                    .env = a->env.v,
+                                    .path = a->path,
+                                    .dir = a->dir,
+                                    .size = a->e.np,
+                                    .out_fd = 1,
+                                    .err_fd = 2,
+                                    .signal_grace_ns = ASK_GRACE_NS,
+                                    .vars = a->vars,
+                                    .n_vars = a->e.vars.n,
+                                    .forward = {.put = remote_agent_put_output,
+                                                .is_full = remote_agent_output_is_held,
+                                                .arg = a},
+                                    .on_reaped = remote_agent_child_reaped,
+                                    .on_reaped_arg = a};
+    (void)local_ranks_search_path(&a->config, search, sizeof(search));
     command_python_warning(a->e.argv.v, text, sizeof(text));
     if (*text)
         remote_agent_send_note(a, text);
@@ -287,8 +287,8 @@ static int remote_agent_start_ranks(struct remote_agent *a,
     a->config.placement = &a->placement;
     a->config.n = a->n;
     a->config.ranks = a->ranks;
-    rc = engine_new(&a->config, a->signals, &a->guard, &a->engine, err);
-    return rc < 0 ? rc : engine_start(a->engine, ret_code, err);
+    rc = local_ranks_new(&a->config, a->signals, &a->guard, &a->local, err);
+    return rc < 0 ? rc : local_ranks_start(a->local, ret_code, err);
 }
 
 static int
@@ -297,13 +297,13 @@ remote_agent_take_start(struct remote_agent *a, struct bytes_reader *r, struct e
     struct errand_start s;
     struct err why = ERR_INIT;
     int code = 125, rc = errand_start_read(r->p, r->left, &s, err);
-    if (rc == 0 && (!*a->scratch.dir || a->engine))
+    if (rc == 0 && (!*a->scratch.dir || a->local))
         rc = err_set(err, -EPROTO, "unexpected start message");
     if (rc < 0 || a->is_ending)
         return rc;
     if (remote_agent_start_ranks(a, &s, &code, &why) < 0) {
-        engine_free(a->engine);
-        a->engine = NULL;
+        local_ranks_free(a->local);
+        a->local = NULL;
         remote_agent_fail(a, code, 0, why.text);
     }
     return 0;
@@ -323,9 +323,9 @@ static int remote_agent_take_own(struct remote_agent *a,
     case ERRAND_SIGNAL:
         number = bytes_u32(r);
         a->is_reported = true;
-        if (a->engine
+        if (a->local
             && (signals_is_stop((int)number) || number == SIGUSR1 || number == SIGUSR2))
-            engine_signal(a->engine, (int)number);
+            local_ranks_signal(a->local, (int)number);
         return 0;
     case ERRAND_CREDIT:
         number = bytes_u32(r);
@@ -396,22 +396,22 @@ static void remote_agent_serve_up(struct remote_agent *a)
 
 static void remote_agent_take_events(struct remote_agent *a)
 {
-    while (a->engine && engine_next(a->engine, &a->ev)) {
-        if (a->ev.kind == ENGINE_RANK_FAILED && !a->ev.is_expected)
+    while (a->local && local_ranks_next(a->local, &a->ev)) {
+        if (a->ev.kind == LOCAL_RANK_FAILED && !a->ev.is_expected)
             remote_agent_send_report(a, &a->ev.report);
-        if (a->ev.kind != ENGINE_SIGNAL || a->is_reported || a->is_ending)
+        if (a->ev.kind != LOCAL_SIGNAL || a->is_reported || a->is_ending)
             continue;
         remote_agent_fail_signal(a, a->ev.signal);
     }
-    if (!a->engine || a->is_done_sent || !engine_has_ended(a->engine))
+    if (!a->local || a->is_done_sent || !local_ranks_has_ended(a->local))
         return;
     a->is_done_sent = true;
-    if (engine_running(a->engine))
+    if (local_ranks_running(a->local))
         remote_agent_fail(a, 125, 0, "ranks cannot be killed: they hang in the kernel");
     remote_agent_send_up(a, ERRAND_DONE, NULL);
 }
 
-/* Waits and handles signals while there is no engine. */
+/* Waits and handles signals before ranks were started. */
 static void remote_agent_wait_alone(struct remote_agent *a,
                                     struct pollfd *p,
                                     nfds_t n,
@@ -437,7 +437,7 @@ static bool remote_agent_is_over(const struct remote_agent *a)
         return false;
     if (clock_now_ns() >= a->deadline_ns)
         return true;
-    return (!a->engine || engine_has_ended(a->engine)) && links_left(&a->links) == 0
+    return (!a->local || local_ranks_has_ended(a->local)) && links_left(&a->links) == 0
            && (!a->is_up || frame_unsent(&a->up.conn) == 0);
 }
 
@@ -455,7 +455,7 @@ static uint64_t remote_agent_next_due(const struct remote_agent *a)
 
 static void remote_agent_serve_once(struct remote_agent *a)
 {
-    struct pollfd fds[ENGINE_CALLER_FDS];
+    struct pollfd fds[LOCAL_RANKS_CALLER_FDS];
     nfds_t n = 0;
     if (a->is_up) {
         channel_pollfds(&a->up, fds);
@@ -463,8 +463,8 @@ static void remote_agent_serve_once(struct remote_agent *a)
     }
     n += links_pollfds(&a->links, fds + n);
     fds[n++] = (struct pollfd){.fd = a->gpu_fd, .events = POLLIN};
-    if (a->engine)
-        engine_step(a->engine, fds, n, remote_agent_next_due(a));
+    if (a->local)
+        local_ranks_step(a->local, fds, n, remote_agent_next_due(a));
     else
         remote_agent_wait_alone(a, fds, n, remote_agent_next_due(a));
     if (a->is_up)
@@ -479,7 +479,7 @@ static void remote_agent_serve_once(struct remote_agent *a)
 
 static void remote_agent_release(struct remote_agent *a)
 {
-    engine_free(a->engine);
+    local_ranks_free(a->local);
     placement_release(&a->placement);
     links_release(&a->links);
     guard_stop(&a->guard);

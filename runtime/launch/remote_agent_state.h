@@ -3,7 +3,7 @@
 #ifndef RUNTIME_LAUNCH_REMOTE_AGENT_STATE_H
 #define RUNTIME_LAUNCH_REMOTE_AGENT_STATE_H
 
-#include "runtime/launch/engine.h"
+#include "runtime/launch/local_ranks.h"
 #include "runtime/launch/environment.h"
 #include "runtime/launch/link.h"
 #include "runtime/launch/remote_agent.h"
@@ -22,14 +22,14 @@ struct remote_agent {
     uint32_t host, end;
     struct strbuf blob; /* the encoded JOB, for other agents */
     struct environment env;
-    struct engine_config config;
+    struct local_ranks_config config;
     char path[PATH_MAX], dir[PATH_MAX];
     struct option_var *vars;
     struct placement placement;
     struct contract *ranks;
     uint32_t n;
-    struct engine *engine;
-    struct engine_event ev;
+    struct local_ranks *local;
+    struct local_ranks_event ev;
     struct link_set links; /* agents that this one has started */
     int gpu_fd;            /* source of the line about GPUs; -1: none */
     struct strbuf gpu_line;

@@ -17,7 +17,7 @@
 #include "runtime/launch/self.h"
 
 #define DEFAULT_FANOUT  32
-#define MAX_FANOUT      32 /* limited by ENGINE_CALLER_FDS */
+#define MAX_FANOUT      32 /* limited by LOCAL_RANKS_CALLER_FDS */
 #define PEER_TIMEOUT_MS 30000
 
 /* Variables that are not sent: Horovod's list, and those of a login on this host. */

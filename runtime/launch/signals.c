@@ -3,7 +3,7 @@
  * steps. As PID 1 of a pod, signals without a handler are dropped by the kernel, but
  * blocked ones are not, so this works there too. Signals that nohup or a script's "&"
  * had ignored are neither blocked nor forwarded: the kernel continues to drop them,
- * also for the ranks, which inherit this. Called by engine.c, agent.c, horovodrun.c and
+ * also for the ranks, which inherit this. Called by local_ranks.c, agent.c, horovodrun.c and
  * the other main loops. */
 #include "runtime/launch/signals.h"
 

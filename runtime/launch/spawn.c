@@ -2,7 +2,7 @@
 /* fork and exec. Everything that allocates (environment, path) is prepared before fork,
  * because another thread may hold libc's locks at that moment: between fork and exec
  * the child only makes async-signal-safe calls. Through a CLOEXEC pipe the parent
- * learns whether exec succeeded and, if not, the errno. Called by engine.c, capture.c,
+ * learns whether exec succeeded and, if not, the errno. Called by local_ranks.c, capture.c,
  * link.c and shell.c. */
 #include "runtime/launch/spawn.h"
 

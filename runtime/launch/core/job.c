@@ -11,7 +11,7 @@
  *
  * A forwarded signal comes from the user: ranks may save a checkpoint and exit by
  * themselves. STOP comes from the launcher: a rank has failed, and the other ranks get
- * SIGTERM and 5 seconds. Called by engine.c. */
+ * SIGTERM and 5 seconds. Called by local_ranks.c. */
 #include "runtime/launch/core/job.h"
 
 #include <signal.h>

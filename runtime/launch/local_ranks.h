@@ -2,18 +2,18 @@
 /* Runs the ranks of one host, for hvd-agent and horovodrun. Call from the main thread
  * only. The caller's loop:
  *
- *     engine_start();
- *     while (!engine_has_ended(e)) {
- *         engine_step(e, fds, n, deadline);
- *         while (engine_next(e, &ev))
+ *     local_ranks_start();
+ *     while (!local_ranks_has_ended(l)) {
+ *         local_ranks_step(l, fds, n, deadline);
+ *         while (local_ranks_next(l, &ev))
  *             ...;
  *     }
  *
- * The engine starts ranks, forwards output and signals, reaps and carries out the stop
+ * It starts ranks, forwards output and signals, reaps and carries out the stop
  * sequence. It does not decide that a failure ends the job: the caller does, with
- * engine_stop(). */
-#ifndef RUNTIME_LAUNCH_ENGINE_H
-#define RUNTIME_LAUNCH_ENGINE_H
+ * local_ranks_stop(). */
+#ifndef RUNTIME_LAUNCH_LOCAL_RANKS_H
+#define RUNTIME_LAUNCH_LOCAL_RANKS_H
 
 #include <poll.h>
 #include <stdbool.h>
@@ -28,9 +28,9 @@
 #include "runtime/launch/placement.h"
 #include "runtime/launch/signals.h"
 
-struct engine_config {
+struct local_ranks_config {
     uint32_t n;                     /* number of ranks on this host; may be 0 */
-    const struct contract *ranks;   /* n; must be valid until engine_free */
+    const struct contract *ranks;   /* n; must be valid until local_ranks_free */
     uint32_t size;                  /* of the world */
     char *const *argv, *const *env; /* the command, and the environment to inherit */
     const char *path;               /* from command_find */
@@ -51,48 +51,54 @@ struct engine_config {
  * of 30 s is for ranks without a launcher. This launcher detects the exit of a rank and
  * reports it to the other ranks, so they can wait longer, for example for a rank that
  * imports its framework from a cold disk. */
-#define ENGINE_START_TIMEOUT_S "600"
+#define LOCAL_RANKS_START_TIMEOUT_S "600"
 
-enum engine_event_kind {
-    ENGINE_RANK_OK,     /* a rank exited with 0 */
-    ENGINE_RANK_FAILED, /* report is filled in */
-    ENGINE_SIGNAL,      /* a first stop signal was received and forwarded */
+enum local_ranks_event_kind {
+    LOCAL_RANK_OK,     /* a rank exited with 0 */
+    LOCAL_RANK_FAILED, /* report is filled in */
+    LOCAL_SIGNAL,      /* a first stop signal was received and forwarded */
 };
-struct engine_event {
-    enum engine_event_kind kind;
+struct local_ranks_event {
+    enum local_ranks_event_kind kind;
     uint32_t index; /* of the rank in config.ranks */
     int signal;
     bool is_expected; /* a failure after a forwarded signal or a stop */
     struct report report;
 };
 
-struct engine;
+struct local_ranks;
 /* Borrows signals and guard; guard may be zeroed. */
-int engine_new(const struct engine_config *c,
-               struct signals *signals,
-               struct guard *guard,
-               struct engine **ret,
-               struct err *err);
-void engine_free(struct engine *e); /* kills ranks that still run; accepts NULL */
+int local_ranks_new(const struct local_ranks_config *c,
+                    struct signals *signals,
+                    struct guard *guard,
+                    struct local_ranks **ret,
+                    struct err *err);
+void local_ranks_free(
+    struct local_ranks *l); /* kills ranks that still run; accepts NULL */
 /* Starts all ranks. On failure nothing runs; *ret_code is 126, 127 or 125. */
-int engine_start(struct engine *e, int *ret_code, struct err *err);
+int local_ranks_start(struct local_ranks *l, int *ret_code, struct err *err);
 /* Waits for an event, at most until the deadline, and handles it. fds are polled too;
  * their revents are set. */
-#define ENGINE_CALLER_FDS 80
-void engine_step(struct engine *e, struct pollfd *fds, nfds_t n, uint64_t deadline_ns);
+#define LOCAL_RANKS_CALLER_FDS 80
+void local_ranks_step(struct local_ranks *l,
+                      struct pollfd *fds,
+                      nfds_t n,
+                      uint64_t deadline_ns);
 /* Takes the next event; false: none. ret is large: allocate it once. */
-bool engine_next(struct engine *e, struct engine_event *ret);
+bool local_ranks_next(struct local_ranks *l, struct local_ranks_event *ret);
 /* Handles sig like a received signal: a stop signal is forwarded, a second one kills;
  * SIGUSR1 and SIGUSR2 are forwarded. */
-void engine_signal(struct engine *e, int sig);
-void engine_stop(struct engine *e); /* SIGTERM, 5 s, SIGKILL; idempotent */
-bool engine_has_ended(const struct engine *e);
-uint32_t engine_running(const struct engine *e);
-int engine_forwarded_signal(
-    const struct engine *e); /* the first forwarded stop signal; 0: none */
+void local_ranks_signal(struct local_ranks *l, int sig);
+void local_ranks_stop(struct local_ranks *l); /* SIGTERM, 5 s, SIGKILL; idempotent */
+bool local_ranks_has_ended(const struct local_ranks *l);
+uint32_t local_ranks_running(const struct local_ranks *l);
+int local_ranks_forwarded_signal(
+    const struct local_ranks *l); /* the first forwarded stop signal; 0: none */
 /* The first stop signal, including one received during a stop; 0: none. */
-int engine_received_signal(const struct engine *e);
+int local_ranks_received_signal(const struct local_ranks *l);
 /* Writes the PATH that the ranks will have to ret. 0, or -ENOMEM. */
-int engine_search_path(const struct engine_config *c, char *ret, size_t size_bytes);
+int local_ranks_search_path(const struct local_ranks_config *c,
+                            char *ret,
+                            size_t size_bytes);
 
 #endif
