@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Commands are checked before anything is started: the error of a failed exec would be
  * printed by every rank, and "No such file or directory" names no file. Called by
- * agent.c, await.c, horovodrun.c, link.c, remote_agent.c and check_build.c. */
+ * agent.c, await.c, local_job.c, link.c, remote_agent.c and check_build.c. */
 #include "runtime/launch/command.h"
 
 #include <ctype.h>

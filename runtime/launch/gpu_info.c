@@ -5,7 +5,7 @@
  *
  * On a host without NVIDIA's driver an agent only checks two paths. Tests set
  * HVD_TEST_ROOT to a folder with its own /dev and /proc. Called by agent.c, serve.c,
- * check_build.c, remote_agent.c and horovodrun.c. */
+ * check_build.c, remote_agent.c and local_job.c. */
 #include "runtime/launch/gpu_info.h"
 
 #include <errno.h>

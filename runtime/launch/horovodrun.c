@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* horovodrun -np N command, on one host:
+/* horovodrun -np N command:
  *
- *   options -> host list -> places -> contracts
- *   rendezvous server on 127.0.0.1; token and hostfile in a scratch folder
- *   loop of local_ranks.c
+ *   options -> host list -> places -+-> local_job.c: all ranks run on this host
+ *                                   '-> remote.c: several hosts
  *
- * After the first failure the reports of a short window are compared (verdict.c),
- * the other ranks are stopped, and the first failure and its rank's last lines are
- * printed. Exit codes: that of the first failed rank, 128 + signal, 127 and 126 for
- * the command, 2 for the command line, 125 for failures of the launcher. Several
- * hosts are the job of remote.c. Called by horovodrun_main.c. */
+ * Exit codes: that of the first failed rank, 128 + signal, 127 and 126 for the command,
+ * 2 for the command line, 125 for failures of the launcher. Called by
+ * horovodrun_main.c. */
 #include "runtime/launch/horovodrun.h"
 
 #include <errno.h>
@@ -18,52 +15,35 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "runtime/base/clock.h"
-#include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
-#include "runtime/base/sha256.h"
 #include "runtime/launch/check_build.h"
-#include "runtime/launch/command.h"
 #include "runtime/launch/config_file.h"
 #include "runtime/launch/core/options.h"
 #include "runtime/launch/discovery.h"
-#include "runtime/launch/gpu_info.h"
 #include "runtime/launch/hosts.h"
-#include "runtime/launch/local_ranks.h"
-#include "runtime/launch/placement.h"
+#include "runtime/launch/local_job.h"
+#include "runtime/launch/outcome.h"
 #include "runtime/launch/remote.h"
 #include "runtime/launch/scratch.h"
 #include "runtime/launch/self.h"
 #include "runtime/launch/termination.h"
-#include "runtime/rendezvous/rendezvous.h"
 
-#define EXIT_OWN     125
+#define EXIT_OWN     LOCAL_JOB_FAILED
 #define EXIT_USAGE   2
 #define DISCOVERY_MS 60000 /* limit of the discovery script */
-#define ASK_GRACE_S  30    /* after Ctrl-C or SIGTERM, to save a checkpoint */
 
 struct horovodrun {
     const char *program;
     char *const *env;
     struct launch_options o;
     struct run_hosts hosts;
-    char dir[PATH_MAX], path[PATH_MAX], job_id[JOB_ID_MAX];
-    const char *address;
-    struct token token;
+    char dir[PATH_MAX];             /* of the installed runtime, "": none */
     struct scratch_folder *scratch; /* shared with the guard */
     struct signals signals;
     struct guard guard;
-    struct rdv_server *server;
-    uint16_t port;
-    struct contract *ranks;
-    struct placement placement;
-    struct local_ranks *local;
-    struct launch_verdict verdict;
     int signal; /* stop signal before any rank was started */
 };
 
@@ -120,23 +100,6 @@ static int launch_check_usage(struct horovodrun *l, struct err *err)
     return 0;
 }
 
-/* Prints a failure; in a launcher's pod also reports it to the operator. */
-static void launch_report_failure(const char *program, const struct report *r)
-{
-    char sentence[480];
-    termination_write(termination_path(), r);
-    report_sentence(r, sentence, sizeof(sentence));
-    fprintf(stderr, "%s: %s\n", program, sentence);
-    if (!*r->tail)
-        return;
-    fprintf(stderr, "%s: the last lines of rank %d:\n", program, r->f.rank);
-    for (const char *p = r->tail; *p;) {
-        size_t n = strcspn(p, "\n");
-        fprintf(stderr, "    %.*s\n", (int)n, p);
-        p += n + (p[n] == '\n');
-    }
-}
-
 /* Time for other hosts to become ready, as in Horovod. Ranks wait longer for each
  * other. */
 static int
@@ -186,204 +149,18 @@ static int launch_remote(struct horovodrun *l, struct err *err)
         return EXIT_USAGE;
     if (remote_run(&job, &l->signals, end, err) < 0)
         return EXIT_OWN;
-    if (end->has_failed) {
-        launch_report_failure(l->program, &end->first);
-        return failure_exit_code(&end->first.f);
-    }
-    if (end->forwarded_signal) {
-        fprintf(stderr, "%s: stopped by %s\n", l->program,
-                signal_name(end->forwarded_signal));
-        return 128 + end->forwarded_signal;
-    }
-    return 0;
-}
-
-/* Sets the first interface; NCCL gets all of them in a variable. */
-static void launch_set_iface(const struct launch_options *o, struct contract *c)
-{
-    const char *names = o->text[OPT_NETWORK_INTERFACES];
-    if (names)
-        (void)snprintf(c->iface, sizeof(c->iface), "%.*s", (int)strcspn(names, ","),
-                       names);
-}
-
-static int launch_make_contracts(struct horovodrun *l, struct err *err)
-{
-    l->ranks = mem_calloc(l->hosts.np, sizeof(*l->ranks));
-    if (!l->ranks)
-        return err_set(err, -ENOMEM, "out of memory for %u ranks", l->hosts.np);
-    for (uint32_t i = 0; i < l->hosts.np; i++) {
-        struct contract *c = &l->ranks[i];
-        contract_init(c);
-        c->launcher = LAUNCHER_RINGMASTER;
-        c->place = l->hosts.places[i];
-        c->rdv_port = l->port;
-        c->token_source = TOKEN_FILE;
-        (void)snprintf(c->hostname, sizeof(c->hostname), "%s",
-                       l->hosts.v[c->place.host].name);
-        (void)snprintf(c->rdv_host, sizeof(c->rdv_host), "%s", l->address);
-        (void)snprintf(c->job_id, sizeof(c->job_id), "%s", l->job_id);
-        (void)snprintf(c->token_file, sizeof(c->token_file), "%s",
-                       l->scratch->token_file);
-        (void)snprintf(c->hostfile, sizeof(c->hostfile), "%s", l->scratch->hostfile);
-        launch_set_iface(&l->o, c);
-    }
-    return 0;
-}
-
-/* Sets a port that was free just now, for scripts that also use torch.distributed. */
-static void launch_set_master(struct horovodrun *l)
-{
-    int fd = -1;
-    uint16_t port = 0;
-    if (tcp_listen(l->address, 0, &fd, &port, NULL) < 0)
-        return;
-    fd_close(&fd);
-    for (uint32_t i = 0; i < l->hosts.np; i++) {
-        (void)snprintf(l->ranks[i].master_addr, sizeof(l->ranks[i].master_addr), "%s",
-                       l->address);
-        l->ranks[i].master_port = port;
-    }
-}
-
-static int launch_start_server(struct horovodrun *l, struct err *err)
-{
-    int fd = -1;
-    uint8_t bytes[8];
-    char hex[2 * sizeof(bytes) + 1];
-    int rc = random_bytes(bytes, sizeof(bytes));
-    if (rc < 0)
-        return err_errno(err, -rc, "no random bytes from the system");
-    hex_encode(bytes, sizeof(bytes), hex);
-    (void)snprintf(l->job_id, sizeof(l->job_id), "horovodrun/%s", hex);
-    if ((rc = token_random(&l->token, err)) < 0
-        || (rc = tcp_listen(l->address, 0, &fd, &l->port, err)) < 0)
-        return rc;
-    struct auth_id id = {.token = &l->token, .job_id = l->job_id, .generation = 0};
-    rc = rdv_server_start(fd, &id, l->hosts.np, &l->server, err);
-    if (rc < 0)
-        fd_close(&fd);
-    return rc;
-}
-
-static void launch_show_placement(const struct horovodrun *l)
-{
-    struct strbuf table;
-    if (!l->o.text[OPT_VERBOSE])
-        return;
-    strbuf_init(&table, 16u << 20);
-    placement_table(&l->placement, l->ranks, l->hosts.np,
-                    l->o.text[OPT_NETWORK_INTERFACES], &table);
-    (void)fputs(strbuf_str(&table), stderr);
-    strbuf_release(&table);
-}
-
-static int launch_prepare(struct horovodrun *l,
-                          struct local_ranks_config *c,
-                          int *ret_code,
-                          struct err *err)
-{
-    char search[32768];
-    *c = (struct local_ranks_config){.size = l->hosts.np,
-                                     .n = l->hosts.np,
-                                     .argv = l->o.command,
-                                     .env = l->env,
-                                     .path = l->path,
-                                     .dir = l->dir,
-                                     .output_dir = l->o.text[OPT_OUTPUT_FILENAME],
-                                     .with_timestamp =
-                                         options_is_on(&l->o, OPT_PREFIX_TIMESTAMP),
-                                     .out_fd = 1,
-                                     .err_fd = 2,
-                                     .signal_grace_ns = ASK_GRACE_S * NS_PER_S,
-                                     .vars = l->o.vars,
-                                     .n_vars = l->o.n_vars};
-    (void)local_ranks_search_path(c, search, sizeof(search));
-    int rc = command_find(l->o.command[0], *search ? search : NULL, l->path, err);
-    if (rc > 0) {
-        *ret_code = rc;
-        return -ENOENT;
-    }
-    if ((rc = launch_start_server(l, err)) < 0
-        || (rc = scratch_write(l->scratch, &l->token, &l->hosts.list, err)) < 0
-        || (rc = launch_make_contracts(l, err)) < 0
-        || (rc =
-                placement_make(l->o.text[OPT_BINDING], l->hosts.np, &l->placement, err))
-               < 0)
-        return rc;
-    launch_set_master(l);
-    launch_show_placement(l);
-    c->ranks = l->ranks;
-    c->placement = &l->placement;
-    if ((rc = local_ranks_new(c, &l->signals, &l->guard, &l->local, err)) < 0)
-        return rc;
-    return local_ranks_start(l->local, ret_code, err);
-}
-
-/* Reports the failed rank at once to ranks that wait in the rendezvous. */
-static void launch_fail_rendezvous(struct horovodrun *l)
-{
-    char sentence[480];
-    report_sentence(verdict_pick(&l->verdict), sentence, sizeof(sentence));
-    rdv_server_fail(l->server, sentence);
-}
-
-static void launch_serve(struct horovodrun *l, struct local_ranks_event *ev)
-{
-    bool is_decided = false;
-    while (!local_ranks_has_ended(l->local)) {
-        uint64_t due = is_decided ? UINT64_MAX : verdict_deadline_ns(&l->verdict);
-        local_ranks_step(l->local, NULL, 0, due);
-        while (local_ranks_next(l->local, ev)) {
-            if (ev->kind == LOCAL_SIGNAL)
-                log_info("signal forwarded", "signal=%s", signal_name(ev->signal));
-            if (ev->kind == LOCAL_RANK_OK)
-                log_info("rank ended", "rank=%u code=0",
-                         l->ranks[ev->index].place.rank);
-            if (ev->kind == LOCAL_RANK_FAILED && !is_decided && !ev->is_expected
-                && verdict_add(&l->verdict, &ev->report, clock_now_ns()) == 0)
-                launch_fail_rendezvous(l);
-        }
-        if (!is_decided && clock_now_ns() >= verdict_deadline_ns(&l->verdict)) {
-            is_decided = true;
-            if (local_ranks_running(l->local)) /* otherwise only output is left */
-                local_ranks_stop(l->local);
-        }
-    }
-}
-
-static int launch_exit_code(struct horovodrun *l)
-{
-    const struct report *first = verdict_pick(&l->verdict);
-    int sig = local_ranks_forwarded_signal(l->local);
-    if (first) {
-        launch_report_failure(l->program, first);
-        return failure_exit_code(&first->f);
-    }
-    if (local_ranks_running(l->local))
-        fprintf(stderr, "%s: %u ranks cannot be killed: they hang in the kernel\n",
-                l->program, local_ranks_running(l->local));
-    if (sig) {
-        fprintf(stderr, "%s: stopped by %s\n", l->program, signal_name(sig));
-        return 128 + sig;
-    }
-    return local_ranks_running(l->local) ? EXIT_OWN : 0;
+    return outcome_print(l->program, end->has_failed ? &end->first : NULL,
+                         end->forwarded_signal);
 }
 
 static void horovodrun_release(struct horovodrun *l)
 {
-    local_ranks_free(l->local);
-    rdv_server_stop(l->server);
     guard_stop(&l->guard);
     if (l->scratch)
         scratch_remove(l->scratch);
     scratch_unshare(l->scratch);
-    verdict_release(&l->verdict);
     run_hosts_release(&l->hosts);
     options_release(&l->o);
-    mem_free(l->ranks);
-    placement_release(&l->placement);
-    token_wipe(&l->token);
     signals_release(&l->signals);
 }
 
@@ -426,8 +203,6 @@ static int launch_begin(struct horovodrun *l, int *ret_code, struct err *err)
 
 static int launch_all(struct horovodrun *l, struct err *err)
 {
-    struct local_ranks_config c;
-    char warning[400];
     int code = EXIT_OWN;
     self_runtime(l->dir, sizeof(l->dir));
     if (launch_begin(l, &code, err) != 0)
@@ -435,24 +210,15 @@ static int launch_all(struct horovodrun *l, struct err *err)
     termination_clear(termination_path());
     if (!run_hosts_all_local(&l->hosts))
         return launch_remote(l, err);
-    l->address = strchr(l->hosts.v[0].name, ':') ? "::1" : "127.0.0.1";
-    command_python_warning(l->o.command, warning, sizeof(warning));
-    if (*warning && *l->dir)
-        fprintf(stderr, "%s: warning: %s\n", l->program, warning);
-    AUTOFREE struct local_ranks_event *ev = mem_zalloc(sizeof(*ev));
-    if (!ev)
-        return err_set(err, -ENOMEM, "out of memory"), EXIT_OWN;
-    if (l->o.text[OPT_VERBOSE]) { /* before any thread exists */
-        char before[64];
-        (void)snprintf(before, sizeof(before), "%.60s: ", l->program);
-        gpu_info_print(&l->signals, l->env, before, 2);
-    }
-    if (launch_prepare(l, &c, &code, err) < 0)
-        return code;
-    log_info("started", "np=%u command=\"%s\" runtime=\"%s\"", l->hosts.np, l->path,
-             l->dir);
-    launch_serve(l, ev);
-    return launch_exit_code(l);
+    struct local_job_config c = {.program = l->program,
+                                 .env = l->env,
+                                 .o = &l->o,
+                                 .hosts = &l->hosts,
+                                 .dir = l->dir,
+                                 .scratch = l->scratch,
+                                 .signals = &l->signals,
+                                 .guard = &l->guard};
+    return local_job_run(&c, err);
 }
 
 static void launch_print_help(const struct horovodrun *l)

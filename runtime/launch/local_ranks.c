@@ -12,7 +12,7 @@
  * reports have the same wall time, and verdict.c decides. A rank's process group is
  * killed at the end of the job, so that no process of a rank survives. Invariants:
  * pid > 0 exactly while a rank runs; group > 0 while its process group may have
- * members. Called by agent.c, horovodrun.c and remote_agent.c. */
+ * members. Called by agent.c, local_job.c and remote_agent.c. */
 #include "runtime/launch/local_ranks.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
  * OMP_NUM_THREADS: by default each rank would start as many threads as the host has
  * cores. torchrun sets 1, which leaves cores idle. Here each rank gets its share. A
  * single rank that is not bound has the whole host, as without a launcher; the
- * variable is not set. Called by horovodrun.c, agent.c and remote_agent.c. */
+ * variable is not set. Called by local_job.c, agent.c and remote_agent.c. */
 #include "runtime/launch/placement.h"
 
 #include <stdio.h>

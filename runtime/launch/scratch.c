@@ -4,7 +4,7 @@
  * descriptors), or that is run twice by one shell script, would find the descriptor
  * closed or at its end. The folder is removed with the launcher, or by its guard if the
  * launcher is killed. In a pod with a read-only root the first writable of several
- * places is used. Called by agent.c, remote_agent.c and horovodrun.c. */
+ * places is used. Called by agent.c, remote_agent.c, horovodrun.c and local_job.c. */
 #include "runtime/launch/scratch.h"
 
 #include <dirent.h>

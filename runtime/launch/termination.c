@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kubelet mounts this file into the container, so it is written in place: a rename
- * over it is not possible. Called by agent.c, await.c and horovodrun.c. */
+ * over it is not possible. Called by agent.c, await.c, horovodrun.c and outcome.c. */
 #include "runtime/launch/termination.h"
 
 #include <fcntl.h>

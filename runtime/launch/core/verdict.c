@@ -19,7 +19,7 @@
  * host and by arrival between hosts (their clocks differ by more than the window).
  * While the best report blames a rank that has not been reported, or an unnamed
  * peer, the decision waits longer: that rank may still be exiting. Called by
- * horovodrun.c for one host and by meet.c for several. */
+ * local_job.c for one host and by meet.c for several. */
 #include "runtime/launch/core/verdict.h"
 
 #include <errno.h>
