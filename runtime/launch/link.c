@@ -8,11 +8,9 @@
  * ssh gets one socket as standard input and output, so that the end of that socket
  * is the end of the channel. What a login shell prints before the agent's first line
  * is skipped. When the socket ends, ssh's standard error is read to its end, for at
- * most half a second, because the cause is printed there and may arrive later. At
- * most AT_ONCE attempts run at the same time: sshd drops connections beyond
- * MaxStartups, and each ssh is a process on this host. ssh dies with us (pdeathsig
- * and guard), and the agent on the other host when its input ends. Called by
- * remote.c and remote_agent.c. */
+ * most half a second, because the cause is printed there and may arrive later. ssh dies
+ * with us (pdeathsig and guard), and the agent on the other host when its input ends.
+ * Called by links.c. */
 #include "runtime/launch/link.h"
 
 #include <errno.h>
@@ -34,91 +32,12 @@
 #include "runtime/launch/session.h"
 #include "runtime/launch/spawn.h"
 
-#define AT_ONCE            32
 #define GREETING_MAX_BYTES 65536
 #define ENDING_NS          (NS_PER_S / 2)
-#define LINKS_MAX          HOSTLIST_MAX_HOSTS
 
-/* Our environment without the variables of our own ssh session. */
-static int link_set_environment(struct link_set *s, struct err *err)
+void link_init(
+    struct link *l, enum link_kind kind, const char *host, uint32_t first, uint32_t end)
 {
-    size_t kept = 0;
-    if (words_copy(s->c.env, &s->env, err) < 0)
-        return -ENOMEM;
-    for (size_t i = 0; i < s->env.n; i++) {
-        if (!strncmp(s->env.v[i], "SSH_CONNECTION=", 15)
-            || !strncmp(s->env.v[i], "SSH_CLIENT=", 11))
-            mem_free(s->env.v[i]);
-        else
-            s->env.v[kept++] = s->env.v[i];
-    }
-    s->env.n = kept;
-    s->env.v[kept] = NULL;
-    return 0;
-}
-
-int links_init(struct link_set *s, const struct links_config *c, struct err *err)
-{
-    memset(s, 0, sizeof(*s));
-    s->c = *c;
-    return link_set_environment(s, err);
-}
-
-static void link_close(struct link *l)
-{
-    fd_close(&l->fd);
-    channel_release(&l->channel);
-}
-
-static void link_kill(struct link_set *s, struct link *l)
-{
-    if (l->pid <= 0)
-        return;
-    (void)kill(-l->pid, SIGKILL);
-    (void)waitpid(l->pid, NULL, WNOHANG);
-    if (l->kind == LINK_SSH)
-        guard_remove(s->c.guard, l->pid);
-    l->pid = 0;
-}
-
-void links_child_reaped(struct link_set *s, pid_t pid)
-{
-    for (size_t i = 0; i < s->n; i++)
-        if (s->v[i].pid == pid)
-            link_kill(s, &s->v[i]); /* what is left of its group */
-}
-
-void links_release(struct link_set *s)
-{
-    for (size_t i = 0; i < s->n; i++) {
-        struct link *l = &s->v[i];
-        link_close(l);
-        link_kill(s, l);
-        fd_close(&l->err_fd);
-        lines_release(&l->err_lines);
-        strbuf_release(&l->greeting);
-        if (l->dial)
-            dial_abandon(l->dial);
-    }
-    mem_free(s->v);
-    words_release(&s->env);
-    token_wipe(&s->c.root);
-    memset(s, 0, sizeof(*s));
-}
-
-int links_add(struct link_set *s,
-              enum link_kind kind,
-              const char *host,
-              uint32_t first,
-              uint32_t end,
-              struct err *err)
-{
-    void *v = s->v;
-    int rc = mem_grow(&v, s->n, &s->cap, sizeof(*s->v), LINKS_MAX);
-    s->v = v;
-    if (rc < 0)
-        return err_set(err, rc, "out of memory for the hosts");
-    struct link *l = &s->v[s->n++];
     memset(l, 0, sizeof(*l));
     l->kind = kind;
     l->host = host;
@@ -128,15 +47,46 @@ int links_add(struct link_set *s,
     frame_init(&l->channel.conn);
     lines_init(&l->err_lines);
     strbuf_init(&l->greeting, GREETING_MAX_BYTES);
-    return 0;
 }
 
-struct link *links_to(struct link_set *s, uint32_t host)
+void link_adopt(struct link *l, pid_t pid, int fd)
 {
-    for (size_t i = 0; i < s->n; i++)
-        if (s->v[i].first <= host && host < s->v[i].end && s->v[i].state == LINK_OPEN)
-            return &s->v[i];
-    return NULL;
+    l->pid = pid;
+    l->fd = fd;
+    l->state = LINK_GREETING;
+}
+
+static void link_close(struct link *l)
+{
+    fd_close(&l->fd);
+    channel_release(&l->channel);
+}
+
+void link_kill(struct link_common *k, struct link *l)
+{
+    if (l->pid <= 0)
+        return;
+    (void)kill(-l->pid, SIGKILL);
+    (void)waitpid(l->pid, NULL, WNOHANG);
+    if (l->kind == LINK_SSH)
+        guard_remove(k->c.guard, l->pid);
+    l->pid = 0;
+}
+
+void link_release(struct link_common *k, struct link *l)
+{
+    link_close(l);
+    link_kill(k, l);
+    fd_close(&l->err_fd);
+    lines_release(&l->err_lines);
+    strbuf_release(&l->greeting);
+    if (l->dial)
+        dial_abandon(l->dial);
+}
+
+bool link_is_opening(const struct link *l)
+{
+    return l->state == LINK_GREETING || l->state == LINK_DIALING;
 }
 
 static void link_set_why(struct link *l, const char *why)
@@ -186,22 +136,21 @@ static void link_read_stderr(struct link *l)
 
 /* --- the end of a link --- */
 
-static void link_finish(struct link_set *s, struct link *l)
+static void link_finish(struct link_common *k, struct link *l)
 {
     char why[240];
     lines_end(&l->err_lines, link_add_line, l);
     fd_close(&l->err_fd);
-    link_kill(s, l);
+    link_kill(k, l);
     if (!*l->why) {
         ssh_explain(l->host, l->said, why, sizeof(why));
         link_set_why(l, why);
     }
     l->state = LINK_GONE;
-    s->c.on_lost(s->c.arg, l);
+    k->c.on_lost(k->c.arg, l);
 }
 
-/* why NULL: the cause is taken from ssh's standard error. */
-static void link_begin_end(struct link_set *s, struct link *l, const char *why)
+void link_end(struct link_common *k, struct link *l, const char *why)
 {
     if (why)
         link_set_why(l, why);
@@ -213,12 +162,12 @@ static void link_begin_end(struct link_set *s, struct link *l, const char *why)
     l->ending_ns = clock_now_ns() + (l->err_fd < 0 ? 0 : ENDING_NS);
     link_read_stderr(l);
     if (l->err_fd < 0)
-        link_finish(s, l);
+        link_finish(k, l);
 }
 
 /* --- opening --- */
 
-static void link_open_channel(struct link_set *s,
+static void link_open_channel(struct link_common *k,
                               struct link *l,
                               int fd,
                               const struct auth_session *session)
@@ -228,37 +177,37 @@ static void link_open_channel(struct link_set *s,
     if (l->kind == LINK_SERVE)
         channel_seal(&l->channel);
     l->state = LINK_OPEN;
-    s->c.on_open(s->c.arg, l);
+    k->c.on_open(k->c.arg, l);
 }
 
-static void link_greeted(struct link_set *s, struct link *l)
+static void link_greeted(struct link_common *k, struct link *l)
 {
-    char answer[sizeof(LINK_ANSWER_TEXT) - 1 + sizeof(s->c.root.key)];
+    char answer[sizeof(LINK_ANSWER_TEXT) - 1 + sizeof(k->c.root.key)];
     CLEANUP(auth_session_wipe) struct auth_session session = {0};
     memcpy(answer, LINK_ANSWER_TEXT, sizeof(LINK_ANSWER_TEXT) - 1);
-    memcpy(answer + sizeof(LINK_ANSWER_TEXT) - 1, s->c.root.key, sizeof(s->c.root.key));
-    session_of_job(&s->c.root, true, &session);
+    memcpy(answer + sizeof(LINK_ANSWER_TEXT) - 1, k->c.root.key, sizeof(k->c.root.key));
+    session_of_job(&k->c.root, true, &session);
     /* a new socket has room for this; the next read detects a broken one */
     (void)!send(l->fd, answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
     int fd = l->fd;
     l->fd = -1;
-    link_open_channel(s, l, fd, &session);
+    link_open_channel(k, l, fd, &session);
 }
 
 /* Finds the agent's line after the output of the login shell. */
-static void link_read_greeting(struct link_set *s, struct link *l)
+static void link_read_greeting(struct link_common *k, struct link *l)
 {
     char buf[4096], why[200];
     ssize_t n = recv(l->fd, buf, sizeof(buf), MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
-        link_begin_end(s, l, NULL);
+        link_end(k, l, NULL);
         return;
     }
     strbuf_add(&l->greeting, buf, (size_t)n);
     if (strbuf_status(&l->greeting) < 0) {
-        link_begin_end(s, l, "its login shell prints too much");
+        link_end(k, l, "its login shell prints too much");
         return;
     }
     const char *line = strstr(strbuf_str(&l->greeting), LINK_GREETING_TEXT);
@@ -266,7 +215,7 @@ static void link_read_greeting(struct link_set *s, struct link *l)
     if (!strchr(version, '\n'))
         return;
     if (!strncmp(version, LINK_PROTOCOL, sizeof(LINK_PROTOCOL) - 1)) {
-        link_greeted(s, l);
+        link_greeted(k, l);
         return;
     }
     (void)snprintf(why, sizeof(why),
@@ -274,10 +223,10 @@ static void link_read_greeting(struct link_set *s, struct link *l)
                    "%s%s: install the same on all hosts",
                    (int)(strcspn(version, "\r\n") < 40 ? strcspn(version, "\r\n") : 40),
                    version, LINK_PROTOCOL, HVD_VERSION_STRING);
-    link_begin_end(s, l, why);
+    link_end(k, l, why);
 }
 
-static void link_dialed(struct link_set *s, struct link *l)
+static void link_dialed(struct link_common *k, struct link *l)
 {
     struct err err = ERR_INIT;
     CLEANUP(auth_session_wipe) struct auth_session session = {0};
@@ -285,7 +234,7 @@ static void link_dialed(struct link_set *s, struct link *l)
     char why[240];
     l->dial = NULL;
     if (rc == 0) {
-        link_open_channel(s, l, fd, &session);
+        link_open_channel(k, l, fd, &session);
         return;
     }
     if (rc == -EACCES)
@@ -295,34 +244,34 @@ static void link_dialed(struct link_set *s, struct link *l)
         (void)snprintf(why, sizeof(why), "%.170s%s", err.text,
                        rc == -ECONNREFUSED ? ": is hvd-agent serve running there?"
                                            : "");
-    link_begin_end(s, l, why);
+    link_end(k, l, why);
 }
 
-static int link_start_ssh(struct link_set *s, struct link *l, struct err *err)
+static int link_start_ssh(struct link_common *k, struct link *l, struct err *err)
 {
     struct ssh_command command;
     struct child child;
-    int pair[2], rc = ssh_command(&s->c.ssh, l->host, s->c.agent_path, &command, err);
+    int pair[2], rc = ssh_command(&k->c.ssh, l->host, k->c.agent_path, &command, err);
     if (rc < 0)
         return rc;
-    if (!*s->ssh_path && command_find(command.v[0], getenv("PATH"), s->ssh_path, err)) {
-        s->ssh_path[0] = '\0';
+    if (!*k->ssh_path && command_find(command.v[0], getenv("PATH"), k->ssh_path, err)) {
+        k->ssh_path[0] = '\0';
         return -ENOENT;
     }
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return err_errno(err, errno, "a socket for ssh");
-    struct spawn spawn = {.path = s->ssh_path,
+    struct spawn spawn = {.path = k->ssh_path,
                           .argv = command.v,
-                          .envp = s->env.v,
+                          .envp = k->env.v,
                           .stdio_fd = pair[1],
-                          .signals = s->c.signals};
+                          .signals = k->c.signals};
     rc = spawn_child(&spawn, &child, err);
     fd_close(&pair[1]);
     if (rc < 0) {
         fd_close(&pair[0]);
         return rc;
     }
-    guard_add(s->c.guard, child.pid);
+    guard_add(k->c.guard, child.pid);
     (void)fd_nonblock(pair[0], true); /* cannot fail for a socket */
     (void)fd_nonblock(child.stderr_fd, true);
     l->pid = child.pid;
@@ -332,72 +281,47 @@ static int link_start_ssh(struct link_set *s, struct link *l, struct err *err)
     return 0;
 }
 
-static int link_start_dial(struct link_set *s, struct link *l, struct err *err)
+static int link_start_dial(struct link_common *k, struct link *l, struct err *err)
 {
-    struct auth_id id = {.token = &s->c.root, .job_id = SERVE_JOB_ID};
+    struct auth_id id = {.token = &k->c.root, .job_id = SERVE_JOB_ID};
     struct dial_to to = {.host = l->host,
-                         .port = s->c.agent_port,
+                         .port = k->c.agent_port,
                          .mine = ROLE_LAUNCHER,
                          .theirs = ROLE_AGENT_SERVE,
-                         .once = !s->c.is_patient};
-    int rc = dial_start(&to, &id, s->c.deadline_ns, &l->dial, err);
+                         .once = !k->c.is_patient};
+    int rc = dial_start(&to, &id, k->c.deadline_ns, &l->dial, err);
     if (rc == 0)
         l->state = LINK_DIALING;
     return rc;
 }
 
-void links_adopt(struct link_set *s, size_t i, pid_t pid, int fd)
+void link_start(struct link_common *k, struct link *l)
 {
-    struct link *l = &s->v[i];
-    l->pid = pid;
-    l->fd = fd;
-    l->state = LINK_GREETING;
-}
-
-static bool link_is_opening(const struct link *l)
-{
-    return l->state == LINK_GREETING || l->state == LINK_DIALING;
-}
-
-static void link_start_some(struct link_set *s)
-{
-    size_t busy = 0;
-    for (size_t i = 0; i < s->n; i++)
-        busy += link_is_opening(&s->v[i]);
-    for (size_t i = 0; i < s->n && busy < AT_ONCE; i++) {
-        struct err err = ERR_INIT;
-        struct link *l = &s->v[i];
-        if (l->state != LINK_NEW)
-            continue;
-        busy++;
-        if ((l->kind == LINK_SSH ? link_start_ssh(s, l, &err)
-                                 : link_start_dial(s, l, &err))
-            < 0)
-            link_begin_end(s, l, err.text);
-    }
+    struct err err = ERR_INIT;
+    int rc =
+        l->kind == LINK_SSH ? link_start_ssh(k, l, &err) : link_start_dial(k, l, &err);
+    if (rc < 0)
+        link_end(k, l, err.text);
 }
 
 /* --- serving --- */
 
-nfds_t links_pollfds(const struct link_set *s, struct pollfd *p)
+nfds_t link_pollfds(const struct link *l, struct pollfd *p)
 {
     nfds_t n = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        const struct link *l = &s->v[i];
-        if (l->err_fd >= 0)
-            p[n++] = (struct pollfd){.fd = l->err_fd, .events = POLLIN};
-        if (l->state == LINK_OPEN)
-            p[n++] = (struct pollfd){.fd = l->channel.conn.fd,
-                                     .events = channel_events(&l->channel)};
-        else if (l->state == LINK_GREETING)
-            p[n++] = (struct pollfd){.fd = l->fd, .events = POLLIN};
-        else if (l->state == LINK_DIALING)
-            p[n++] = (struct pollfd){.fd = dial_fd(l->dial), .events = POLLIN};
-    }
+    if (l->err_fd >= 0)
+        p[n++] = (struct pollfd){.fd = l->err_fd, .events = POLLIN};
+    if (l->state == LINK_OPEN)
+        p[n++] = (struct pollfd){.fd = l->channel.conn.fd,
+                                 .events = channel_events(&l->channel)};
+    else if (l->state == LINK_GREETING)
+        p[n++] = (struct pollfd){.fd = l->fd, .events = POLLIN};
+    else if (l->state == LINK_DIALING)
+        p[n++] = (struct pollfd){.fd = dial_fd(l->dial), .events = POLLIN};
     return n;
 }
 
-static void link_serve_open(struct link_set *s, struct link *l, uint64_t now_ns)
+static void link_serve_open(struct link_common *k, struct link *l, uint64_t now_ns)
 {
     struct err err = ERR_INIT;
     struct frame f;
@@ -409,7 +333,7 @@ static void link_serve_open(struct link_set *s, struct link *l, uint64_t now_ns)
            && (rc = channel_next(&l->channel, now_ns, &f, &err)) > 0) {
         rc = f.type != ERRAND_PING && f.n < 4
                  ? err_set(&err, -EPROTO, "a message is malformed")
-                 : s->c.on_frame(s->c.arg, l, &f, &err);
+                 : k->c.on_frame(k->c.arg, l, &f, &err);
         if (l->state != LINK_OPEN)
             return;
         if (rc < 0)
@@ -417,22 +341,22 @@ static void link_serve_open(struct link_set *s, struct link *l, uint64_t now_ns)
     }
     lost = l->channel.lost;
     if (rc < 0) {
-        link_begin_end(s, l, err.text);
+        link_end(k, l, err.text);
     } else if (lost) {
         (void)snprintf(why, sizeof(why), "its agent exited or the connection broke%s%s",
                        lost == -EPIPE ? "" : ": ",
                        lost == -EPIPE ? "" : strerror(-lost));
-        link_begin_end(s, l, why);
-    } else if (channel_tick(&l->channel, ERRAND_PING, s->c.peer_timeout_ns, now_ns,
+        link_end(k, l, why);
+    } else if (channel_tick(&l->channel, ERRAND_PING, k->c.peer_timeout_ns, now_ns,
                             &next)
                < 0) {
         (void)snprintf(why, sizeof(why), "its agent was silent for %llu s",
-                       (unsigned long long)(s->c.peer_timeout_ns / NS_PER_S));
-        link_begin_end(s, l, why);
+                       (unsigned long long)(k->c.peer_timeout_ns / NS_PER_S));
+        link_end(k, l, why);
     }
 }
 
-static void link_serve_one(struct link_set *s, struct link *l, uint64_t now_ns)
+void link_serve(struct link_common *k, struct link *l, uint64_t now_ns)
 {
     struct pollfd p = {.events = POLLIN};
     link_read_stderr(l);
@@ -440,17 +364,17 @@ static void link_serve_one(struct link_set *s, struct link *l, uint64_t now_ns)
     case LINK_DIALING:
         p.fd = dial_fd(l->dial);
         if (poll(&p, 1, 0) > 0)
-            link_dialed(s, l);
+            link_dialed(k, l);
         break;
     case LINK_GREETING:
-        link_read_greeting(s, l);
+        link_read_greeting(k, l);
         break;
     case LINK_OPEN:
-        link_serve_open(s, l, now_ns);
+        link_serve_open(k, l, now_ns);
         break;
     case LINK_ENDING:
         if (l->err_fd < 0 || now_ns >= l->ending_ns)
-            link_finish(s, l);
+            link_finish(k, l);
         break;
     case LINK_NEW:
     case LINK_GONE:
@@ -458,76 +382,31 @@ static void link_serve_one(struct link_set *s, struct link *l, uint64_t now_ns)
     }
 }
 
-void links_serve(struct link_set *s)
+uint64_t link_next_ns(const struct link_common *k, const struct link *l)
 {
-    uint64_t now_ns = clock_now_ns();
-    for (size_t i = 0; i < s->n; i++)
-        link_serve_one(s, &s->v[i], now_ns);
-    link_start_some(s);
+    if (l->state == LINK_ENDING)
+        return l->ending_ns;
+    if (l->state != LINK_OPEN)
+        return UINT64_MAX;
+    /* the same intervals as in channel_tick */
+    return earlier_ns(l->channel.sent_ns + k->c.peer_timeout_ns / 6,
+                      l->channel.received_ns + k->c.peer_timeout_ns);
 }
 
-uint64_t links_next_ns(const struct link_set *s, uint64_t now_ns)
+void link_send(struct link_common *k,
+               struct link *l,
+               enum errand_type type,
+               uint32_t host,
+               const struct strbuf *payload)
 {
-    uint64_t due = UINT64_MAX;
-    for (size_t i = 0; i < s->n; i++) {
-        const struct link *l = &s->v[i];
-        uint64_t next = UINT64_MAX;
-        if (l->state == LINK_OPEN) { /* the same intervals as in channel_tick */
-            uint64_t ping = l->channel.sent_ns + s->c.peer_timeout_ns / 6;
-            uint64_t silent = l->channel.received_ns + s->c.peer_timeout_ns;
-            next = ping < silent ? ping : silent;
-        } else if (l->state == LINK_ENDING) {
-            next = l->ending_ns;
-        }
-        if (next < due)
-            due = next;
-    }
-    return due < now_ns ? now_ns : due;
-}
-
-void links_send(struct link_set *s,
-                enum errand_type type,
-                uint32_t host,
-                const struct strbuf *payload)
-{
-    struct link *l = links_to(s, host);
     CLEANUP(strbuf_release) struct strbuf all = {0};
-    if (!l)
-        return;
     strbuf_init(&all, ERRAND_TO_AGENT_MAX_BYTES);
     bytes_put_u32(&all, host);
     if (payload)
         strbuf_add(&all, strbuf_str(payload), payload->n);
     if (strbuf_status(&all) < 0)
-        link_begin_end(s, l, "out of memory for a message to it");
+        link_end(k, l, "out of memory for a message to it");
     else /* the next poll detects a broken connection */
         (void)channel_send(&l->channel, (uint8_t)type, strbuf_str(&all), all.n,
                            clock_now_ns());
-}
-
-size_t links_left(const struct link_set *s)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < s->n; i++)
-        n += s->v[i].state != LINK_GONE;
-    return n;
-}
-
-bool links_are_opening(const struct link_set *s)
-{
-    for (size_t i = 0; i < s->n; i++)
-        if (link_is_opening(&s->v[i]) || s->v[i].state == LINK_ENDING)
-            return true;
-    return false;
-}
-
-void links_close(struct link_set *s, bool all)
-{
-    for (size_t i = 0; i < s->n; i++) {
-        struct link *l = &s->v[i];
-        if (l->state == LINK_NEW)
-            l->state = LINK_GONE;
-        else if (link_is_opening(l) || (all && l->state == LINK_OPEN))
-            link_begin_end(s, l, "closed");
-    }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections to the agents of hosts: through ssh, to a serving hvd-agent, or to a
- * child on this host. Each one becomes a channel (channel.h) or ends with an error
- * message. Never blocks. Call from the main thread only. */
+/* A connection to the agent of a host: through ssh, to a serving hvd-agent, or to a child
+ * on this host. It becomes a channel (channel.h) or ends with an error message. Never
+ * blocks. Call from the main thread only. links.h has a set of them. */
 #ifndef RUNTIME_LAUNCH_LINK_H
 #define RUNTIME_LAUNCH_LINK_H
 
@@ -45,7 +45,6 @@ struct link {
     uint64_t ending_ns;
 };
 
-struct link_set;
 typedef void (*link_open_fn)(void *arg, struct link *l);
 typedef int (*link_frame_fn)(void *arg,
                              struct link *l,
@@ -70,46 +69,37 @@ struct links_config {
     link_lost_fn on_lost;
     void *arg;
 };
-struct link_set {
+struct link_common { /* of all links of a set */
     struct links_config c;
-    struct link *v;
-    size_t n, cap;
-    char ssh_path[PATH_MAX];
-    struct errand_words env;
+    char ssh_path[PATH_MAX]; /* "": not looked up yet */
+    struct errand_words env; /* of ssh */
 };
 
-/* Copies c; borrows env, signals and guard. */
-int links_init(struct link_set *s, const struct links_config *c, struct err *err);
-void links_release(struct link_set *s); /* closes all links; kills their processes */
-/* Borrows host. Call before the first links_serve. */
-int links_add(struct link_set *s,
-              enum link_kind kind,
-              const char *host,
-              uint32_t first,
-              uint32_t end,
-              struct err *err);
-/* A child was just reaped. If it was the process of a link, its number is not used any
- * more: it may soon be that of another process. */
-void links_child_reaped(struct link_set *s, pid_t pid);
+/* Borrows host. */
+void link_init(struct link *l,
+               enum link_kind kind,
+               const char *host,
+               uint32_t first,
+               uint32_t end);
+void link_release(struct link_common *k, struct link *l); /* kills its process */
 /* Sets the connection of a child that is already an agent. Takes ownership of fd. */
-void links_adopt(struct link_set *s, size_t i, pid_t pid, int fd);
-struct link *links_to(struct link_set *s, uint32_t host); /* NULL: no open link */
+void link_adopt(struct link *l, pid_t pid, int fd);
+void link_start(struct link_common *k, struct link *l); /* in LINK_NEW, not a child's */
+bool link_is_opening(const struct link *l);             /* an attempt runs */
+/* Kills the process of the link and all of its group. */
+void link_kill(struct link_common *k, struct link *l);
+/* why NULL: the cause is taken from ssh's standard error. */
+void link_end(struct link_common *k, struct link *l, const char *why);
 #define LINK_FDS 3
-nfds_t links_pollfds(const struct link_set *s,
-                     struct pollfd *p); /* p: LINK_FDS * n entries */
-/* Reads and writes, starts attempts, checks deadlines, and calls the callbacks. */
-void links_serve(struct link_set *s);
-uint64_t links_next_ns(const struct link_set *s,
-                       uint64_t now_ns); /* time of the next call */
-/* Sends to the agent of a host through its link. The next poll detects a lost link. */
-void links_send(struct link_set *s,
-                enum errand_type type,
-                uint32_t host,
-                const struct strbuf *payload);
-size_t links_left(const struct link_set *s); /* links that are not GONE */
-/* true if an attempt runs or a link is ENDING */
-bool links_are_opening(const struct link_set *s);
-/* Ends the links that are not open yet; with all, also the open ones. */
-void links_close(struct link_set *s, bool all);
+nfds_t link_pollfds(const struct link *l, struct pollfd *p); /* p: LINK_FDS entries */
+/* Reads and writes, checks deadlines, and calls the callbacks. */
+void link_serve(struct link_common *k, struct link *l, uint64_t now_ns);
+uint64_t link_next_ns(const struct link_common *k, const struct link *l);
+/* In LINK_OPEN: sends payload (NULL: none) to the agent of host. */
+void link_send(struct link_common *k,
+               struct link *l,
+               enum errand_type type,
+               uint32_t host,
+               const struct strbuf *payload);
 
 #endif

@@ -2,7 +2,7 @@
 /* horovodrun's side of a job on several hosts.
  *
  *   own host: a forked child --.
- *   other hosts: ssh, or serve --+-- links (link.c) -- frames (errand.h)
+ *   other hosts: ssh, or serve --+-- links (links.c) -- frames (errand.h)
  *                                        |
  *      READY from all -> addresses, rendezvous server here -> START to all
  *      OUTPUT -> output.c: lines, prefix, files -> our stdout; then CREDIT for more
@@ -25,7 +25,7 @@
 #include "runtime/launch/attach.h"
 #include "runtime/wire/bytes.h"
 #include "runtime/launch/core/meet.h"
-#include "runtime/launch/link.h"
+#include "runtime/launch/links.h"
 #include "runtime/launch/output.h"
 #include "runtime/launch/remote_errand.h"
 #include "runtime/launch/remote_places.h"

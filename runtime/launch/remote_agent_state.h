@@ -5,7 +5,7 @@
 
 #include "runtime/launch/local_ranks.h"
 #include "runtime/launch/environment.h"
-#include "runtime/launch/link.h"
+#include "runtime/launch/links.h"
 #include "runtime/launch/remote_agent.h"
 #include "runtime/launch/scratch.h"
 
