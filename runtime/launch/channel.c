@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A peer that does not read FRAME_MAX_UNSENT bytes is treated as lost. What was received
- * before a loss can still be read. Called by hub*.c, agent*.c, link.c, remote_agent.c,
- * rsh.c and shell.c. */
+ * before a loss can still be read. Called by hub*.c, agent*.c, link.c, uplink.c,
+ * remote_agent.c, rsh.c and shell.c. */
 #include "runtime/launch/channel.h"
 
 #include <errno.h>

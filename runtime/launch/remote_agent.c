@@ -4,14 +4,11 @@
  *   JOB -> command found? scratch, guard -> [agents of further hosts]
  *       -> READY -> START -> ranks run -> OUTPUT.. FAILED.. -> DONE -> STOP|FINISH -> exit
  *
- * horovodrun decides; this agent reports events and does what horovodrun sends. The
- * output of its ranks is sent
- * unchanged, limited by credit: if the console is slow, the ranks' pipes fill and
- * nothing else waits. When the connection ends, for any reason, the ranks are
- * stopped. In a tree of agents it starts the agents of its share of hosts by ssh,
- * forwards messages for and from them, and reports their loss (remote_tree.c). One
- * thread. Called by attach.c and serve.c. */
-#include "runtime/launch/remote_agent_state.h"
+ * horovodrun decides; this agent reports events and does what horovodrun sends
+ * (uplink.c). When the connection ends, for any reason, the ranks are stopped. In a tree
+ * of agents it starts the agents of its share of hosts, and passes horovodrun's messages
+ * on to them (remote_tree.c). One thread. Called by attach.c and serve.c. */
+#include "runtime/launch/remote_agent.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -26,104 +23,51 @@
 #include "runtime/base/mem.h"
 #include "runtime/launch/command.h"
 #include "runtime/launch/contracts.h"
-#include "runtime/wire/bytes.h"
-#include "runtime/launch/core/message.h"
+#include "runtime/launch/environment.h"
 #include "runtime/launch/gpu_info.h"
+#include "runtime/launch/local_ranks.h"
+#include "runtime/launch/remote_tree.h"
+#include "runtime/launch/scratch.h"
 #include "runtime/launch/self.h"
 #include "runtime/launch/session.h"
+#include "runtime/launch/uplink.h"
+#include "runtime/wire/bytes.h"
 
 #define FIRST_WORDS_NS (60 * NS_PER_S) /* from the connection to JOB */
-#define UP_HIGH_BYTES  (1u << 20) /* queued to be sent; beyond it ranks are not read */
-#define NOTE_MAX_BYTES (64u << 10)
 #define ASK_GRACE_NS   (30 * NS_PER_S) /* as horovodrun on one host */
 #define END_NS         (20 * NS_PER_S) /* for ranks and other agents to exit */
 
-/* --- sending to horovodrun --- */
-
-static void remote_agent_send_up(struct remote_agent *a,
-                                 enum errand_type type,
-                                 const struct strbuf *b)
-{
-    CLEANUP(strbuf_release) struct strbuf all = {0};
-    strbuf_init(&all, ERRAND_TO_LAUNCHER_MAX_BYTES);
-    bytes_put_u32(&all, a->host);
-    if (b)
-        strbuf_add(&all, strbuf_str(b), b->n);
-    if (a->is_up
-        && strbuf_status(&all) == 0) /* the next poll detects a lost launcher */
-        (void)channel_send(&a->up, (uint8_t)type, strbuf_str(&all), all.n,
-                           clock_now_ns());
-}
-
-static void remote_agent_send_report(struct remote_agent *a, const struct report *r)
-{
-    CLEANUP(strbuf_release) struct strbuf b = {0};
-    strbuf_init(&b, ERRAND_TO_LAUNCHER_MAX_BYTES);
-    report_write(r, &b);
-    remote_agent_send_up(a, ERRAND_FAILED, &b);
-}
-
-/* Reports a failure that no rank caused. */
-static void
-remote_agent_fail(struct remote_agent *a, int code, int sig, const char *why)
-{
-    AUTOFREE struct report *r = mem_zalloc(sizeof(*r));
-    if (!r)
-        return;
-    const char *name = a->has_job ? a->e.hosts.v[a->host].name : "-";
-    r->f.rank = r->blames = -1;
-    r->f.exit_code = code;
-    r->f.signal = sig;
-    r->f.at_wall_us = clock_wall_us();
-    (void)snprintf(r->f.host, sizeof(r->f.host), "%s", name);
-    if (a->has_job)
-        (void)snprintf(r->f.why, sizeof(r->f.why), "host %.60s: %.160s", name, why);
-    else /* horovodrun adds the host's name */
-        (void)snprintf(r->f.why, sizeof(r->f.why), "%.200s", why);
-    for (char *p = r->f.why; *p; p++)
-        if ((unsigned char)*p < ' ')
-            *p = '?';
-    remote_agent_send_report(a, r);
-}
-
-static void remote_agent_fail_signal(struct remote_agent *a, int sig)
-{
-    char why[100];
-    (void)snprintf(why, sizeof(why), "its hvd-agent received %s", signal_name(sig));
-    remote_agent_fail(a, 0, sig, why);
-}
-
-static void remote_agent_send_note(struct remote_agent *a, const char *text)
-{
-    CLEANUP(strbuf_release) struct strbuf b = {0};
-    strbuf_init(&b, NOTE_MAX_BYTES + 4);
-    bytes_put_str(&b, text);
-    remote_agent_send_up(a, ERRAND_NOTE, &b);
-}
-
-static void
-remote_agent_put_output(void *arg, uint32_t rank, int which, const char *p, size_t n)
-{
-    struct remote_agent *a = arg;
-    CLEANUP(strbuf_release) struct strbuf b = {0};
-    strbuf_init(&b, ERRAND_TO_LAUNCHER_MAX_BYTES);
-    bytes_put_u32(&b, rank);
-    bytes_put_u32(&b, (uint32_t)which);
-    strbuf_add(&b, p, n);
-    remote_agent_send_up(a, ERRAND_OUTPUT, &b);
-    a->credit -= (int64_t)n;
-}
+struct remote_agent {
+    struct signals *signals;
+    struct guard guard;
+    struct scratch_folder scratch;
+    struct uplink up;
+    struct remote_tree tree;
+    struct token root;
+    char own[HOST_NAME_MAX_BYTES], theirs[HOST_NAME_MAX_BYTES];
+    struct errand e;
+    bool has_job;
+    uint32_t host, end;
+    struct strbuf blob; /* the encoded JOB, for other agents */
+    struct environment env;
+    struct local_ranks_config config;
+    char path[PATH_MAX], dir[PATH_MAX];
+    struct option_var *vars;
+    struct placement placement;
+    struct contract *ranks;
+    uint32_t n;
+    struct local_ranks *local;
+    struct local_ranks_event ev;
+    int gpu_fd; /* source of the line about GPUs; -1: none */
+    struct strbuf gpu_line;
+    uint64_t deadline_ns; /* for JOB; later for our exit */
+    bool is_ending, is_done_sent, is_reported;
+};
 
 static void remote_agent_child_reaped(void *arg, pid_t pid)
 {
     struct remote_agent *a = arg;
-    links_child_reaped(&a->links, pid);
-}
-
-static bool remote_agent_output_is_held(const void *arg)
-{
-    const struct remote_agent *a = arg;
-    return a->is_up && (a->credit <= 0 || frame_unsent(&a->up.conn) > UP_HIGH_BYTES);
+    links_child_reaped(&a->tree.links, pid);
 }
 
 /* --- the end --- */
@@ -139,10 +83,9 @@ static void remote_agent_begin_end(struct remote_agent *a)
 
 static void remote_agent_lose_launcher(struct remote_agent *a)
 {
-    a->is_up = false;
-    channel_release(&a->up);
+    uplink_close(&a->up);
     remote_agent_begin_end(a);
-    links_close(&a->links, true); /* their connections end, so they exit too */
+    links_close(&a->tree.links, true); /* their connections end, so they exit too */
 }
 
 /* --- the job --- */
@@ -164,7 +107,7 @@ static int remote_agent_prepare(struct remote_agent *a, struct err *err)
     char text[PATH_MAX + 100], search[32768];
     command_enter(a->e.dir, text, sizeof(text));
     if (*text)
-        remote_agent_send_note(a, text);
+        uplink_note(&a->up, text);
     if (remote_agent_make_environment(a, err) < 0)
         return 125;
     self_runtime(a->dir, sizeof(a->dir));
@@ -179,21 +122,21 @@ static int remote_agent_prepare(struct remote_agent *a, struct err *err)
                                     .signal_grace_ns = ASK_GRACE_NS,
                                     .vars = a->vars,
                                     .n_vars = a->e.vars.n,
-                                    .forward = {.put = remote_agent_put_output,
-                                                .is_full = remote_agent_output_is_held,
-                                                .arg = a},
+                                    .forward = {.put = uplink_put_output,
+                                                .is_full = uplink_output_is_held,
+                                                .arg = &a->up},
                                     .on_reaped = remote_agent_child_reaped,
                                     .on_reaped_arg = a};
     (void)local_ranks_search_path(&a->config, search, sizeof(search));
     command_python_warning(a->e.argv.v, text, sizeof(text));
     if (*text)
-        remote_agent_send_note(a, text);
+        uplink_note(&a->up, text);
     int code = command_find(a->e.argv.v[0], *search ? search : NULL, a->path, err);
     if (code)
         return code;
     if (scratch_make(&a->scratch, "", err) < 0
         || guard_start(&a->guard, &a->scratch, err) < 0
-        || remote_tree_start(a, err) < 0)
+        || remote_tree_start(&a->tree, &a->root, a->host + 1, a->end, err) < 0)
         return 125;
     if (a->e.is_verbose)
         a->gpu_fd = gpu_info_begin(a->signals, a->env.v);
@@ -211,7 +154,7 @@ static void remote_agent_send_ready(struct remote_agent *a)
     (void)snprintf(ready.theirs, sizeof(ready.theirs), "%s", a->theirs);
     strbuf_init(&b, 4096);
     errand_ready_write(&ready, &b);
-    remote_agent_send_up(a, ERRAND_READY, &b);
+    uplink_send(&a->up, ERRAND_READY, &b);
 }
 
 static int remote_agent_take_job(struct remote_agent *a,
@@ -223,6 +166,7 @@ static int remote_agent_take_job(struct remote_agent *a,
     if (a->has_job)
         return err_set(err, -EPROTO, "a second job on one connection");
     a->host = host;
+    uplink_set_host(&a->up, host);
     a->end = bytes_u32(r);
     int rc = errand_read(r->p, r->left, HVD_VERSION_STRING, &a->e, err);
     if (rc == 0 && (host >= a->e.hosts.n || a->end > a->e.hosts.n))
@@ -233,11 +177,11 @@ static int remote_agent_take_job(struct remote_agent *a,
     strbuf_add(&a->blob, r->p, r->left);
     a->has_job = true;
     a->deadline_ns = UINT64_MAX;
-    a->credit = ERRAND_CREDIT_BYTES;
+    uplink_begin_job(&a->up, a->e.hosts.v[host].name);
     log_set_tag("hvd-agent", a->e.hosts.v[host].name);
     int code = remote_agent_prepare(a, &why);
     if (code) {
-        remote_agent_fail(a, code, 0, why.text);
+        uplink_fail(&a->up, code, 0, why.text);
         return 0; /* horovodrun will send STOP */
     }
     remote_agent_send_ready(a);
@@ -249,10 +193,10 @@ static void remote_agent_show_placement(struct remote_agent *a)
     CLEANUP(strbuf_release) struct strbuf table = {0};
     if (!a->e.is_verbose)
         return;
-    strbuf_init(&table, NOTE_MAX_BYTES);
+    strbuf_init(&table, UPLINK_NOTE_MAX_BYTES);
     placement_table(&a->placement, a->ranks, a->n, *a->e.nics ? a->e.nics : NULL,
                     &table);
-    remote_agent_send_note(a, strbuf_str(&table));
+    uplink_note(&a->up, strbuf_str(&table));
 }
 
 static int remote_agent_start_ranks(struct remote_agent *a,
@@ -304,7 +248,7 @@ remote_agent_take_start(struct remote_agent *a, struct bytes_reader *r, struct e
     if (remote_agent_start_ranks(a, &s, &code, &why) < 0) {
         local_ranks_free(a->local);
         a->local = NULL;
-        remote_agent_fail(a, code, 0, why.text);
+        uplink_fail(&a->up, code, 0, why.text);
     }
     return 0;
 }
@@ -329,8 +273,7 @@ static int remote_agent_take_own(struct remote_agent *a,
         return 0;
     case ERRAND_CREDIT:
         number = bytes_u32(r);
-        if (a->credit < (int64_t)1 << 40)
-            a->credit += number;
+        uplink_add_credit(&a->up, number);
         return 0;
     case ERRAND_STOP:
     case ERRAND_FINISH:
@@ -365,7 +308,7 @@ remote_agent_take_frame(struct remote_agent *a, const struct frame *f, struct er
     if (host == a->host)
         return remote_agent_take_own(a, f->type, &r, err);
     struct strbuf rest = {.p = (char *)(uintptr_t)r.p, .n = r.left};
-    links_send(&a->links, (enum errand_type)f->type, host, &rest);
+    links_send(&a->tree.links, (enum errand_type)f->type, host, &rest);
     return 0;
 }
 
@@ -377,18 +320,18 @@ static void remote_agent_serve_up(struct remote_agent *a)
     uint64_t silence_ns =
         a->has_job ? a->e.peer_timeout_ms * NS_PER_MS : FIRST_WORDS_NS;
     int rc = 0;
-    channel_serve(&a->up);
-    while (a->is_up && (rc = channel_next(&a->up, now_ns, &f, &err)) > 0) {
+    channel_serve(&a->up.channel);
+    while (a->up.is_open && (rc = channel_next(&a->up.channel, now_ns, &f, &err)) > 0) {
         rc = remote_agent_take_frame(a, &f, &err);
         if (rc < 0)
             break;
     }
     if (rc < 0) {
-        remote_agent_fail(a, 125, 0, err.text);
-        channel_serve(&a->up); /* send the report */
+        uplink_fail(&a->up, 125, 0, err.text);
+        channel_serve(&a->up.channel); /* send the report */
     }
-    if (rc < 0 || a->up.lost
-        || channel_tick(&a->up, ERRAND_PING, silence_ns, now_ns, &next) < 0)
+    if (rc < 0 || a->up.channel.lost
+        || channel_tick(&a->up.channel, ERRAND_PING, silence_ns, now_ns, &next) < 0)
         remote_agent_lose_launcher(a);
 }
 
@@ -398,17 +341,17 @@ static void remote_agent_take_events(struct remote_agent *a)
 {
     while (a->local && local_ranks_next(a->local, &a->ev)) {
         if (a->ev.kind == LOCAL_RANK_FAILED && !a->ev.is_expected)
-            remote_agent_send_report(a, &a->ev.report);
+            uplink_report(&a->up, &a->ev.report);
         if (a->ev.kind != LOCAL_SIGNAL || a->is_reported || a->is_ending)
             continue;
-        remote_agent_fail_signal(a, a->ev.signal);
+        uplink_fail_signal(&a->up, a->ev.signal);
     }
     if (!a->local || a->is_done_sent || !local_ranks_has_ended(a->local))
         return;
     a->is_done_sent = true;
     if (local_ranks_running(a->local))
-        remote_agent_fail(a, 125, 0, "ranks cannot be killed: they hang in the kernel");
-    remote_agent_send_up(a, ERRAND_DONE, NULL);
+        uplink_fail(&a->up, 125, 0, "ranks cannot be killed: they hang in the kernel");
+    uplink_send(&a->up, ERRAND_DONE, NULL);
 }
 
 /* Waits and handles signals before ranks were started. */
@@ -423,10 +366,10 @@ static void remote_agent_wait_alone(struct remote_agent *a,
     (void)poll(p, n + 1, clock_left_ms(due_ns));
     while ((sig = signals_next(a->signals)) > 0) {
         while (sig == SIGCHLD && (pid = signals_reap(&status)) > 0)
-            links_child_reaped(&a->links, pid);
+            links_child_reaped(&a->tree.links, pid);
         if (!signals_is_stop(sig))
             continue;
-        remote_agent_fail_signal(a, sig);
+        uplink_fail_signal(&a->up, sig);
         remote_agent_begin_end(a);
     }
 }
@@ -437,18 +380,19 @@ static bool remote_agent_is_over(const struct remote_agent *a)
         return false;
     if (clock_now_ns() >= a->deadline_ns)
         return true;
-    return (!a->local || local_ranks_has_ended(a->local)) && links_left(&a->links) == 0
-           && (!a->is_up || frame_unsent(&a->up.conn) == 0);
+    return (!a->local || local_ranks_has_ended(a->local))
+           && links_left(&a->tree.links) == 0
+           && (!a->up.is_open || frame_unsent(&a->up.channel.conn) == 0);
 }
 
 static uint64_t remote_agent_next_due(const struct remote_agent *a)
 {
-    uint64_t now_ns = clock_now_ns(), due = links_next_ns(&a->links, now_ns), ping;
+    uint64_t now_ns = clock_now_ns(), due = links_next_ns(&a->tree.links, now_ns), ping;
     if (a->deadline_ns < due)
         due = a->deadline_ns;
-    if (!a->is_up)
+    if (!a->up.is_open)
         return due;
-    ping = a->up.sent_ns
+    ping = a->up.channel.sent_ns
            + (a->has_job ? a->e.peer_timeout_ms * NS_PER_MS / 6 : 5 * NS_PER_S);
     return ping < due ? ping : due;
 }
@@ -457,22 +401,22 @@ static void remote_agent_serve_once(struct remote_agent *a)
 {
     struct pollfd fds[LOCAL_RANKS_CALLER_FDS];
     nfds_t n = 0;
-    if (a->is_up) {
-        channel_pollfds(&a->up, fds);
+    if (a->up.is_open) {
+        channel_pollfds(&a->up.channel, fds);
         n = 2;
     }
-    n += links_pollfds(&a->links, fds + n);
+    n += links_pollfds(&a->tree.links, fds + n);
     fds[n++] = (struct pollfd){.fd = a->gpu_fd, .events = POLLIN};
     if (a->local)
         local_ranks_step(a->local, fds, n, remote_agent_next_due(a));
     else
         remote_agent_wait_alone(a, fds, n, remote_agent_next_due(a));
-    if (a->is_up)
+    if (a->up.is_open)
         remote_agent_serve_up(a);
-    links_serve(&a->links);
+    links_serve(&a->tree.links);
     remote_agent_take_events(a);
     if (gpu_info_next(&a->gpu_fd, &a->gpu_line))
-        remote_agent_send_note(a, strbuf_str(&a->gpu_line));
+        uplink_note(&a->up, strbuf_str(&a->gpu_line));
     if (!a->has_job && clock_now_ns() >= a->deadline_ns)
         remote_agent_begin_end(a);
 }
@@ -481,7 +425,7 @@ static void remote_agent_release(struct remote_agent *a)
 {
     local_ranks_free(a->local);
     placement_release(&a->placement);
-    links_release(&a->links);
+    remote_tree_release(&a->tree);
     guard_stop(&a->guard);
     scratch_remove(&a->scratch);
     environment_release(&a->env);
@@ -492,8 +436,7 @@ static void remote_agent_release(struct remote_agent *a)
     mem_free(a->vars);
     mem_free(a->ranks);
     token_wipe(&a->root);
-    if (a->is_up)
-        channel_release(&a->up);
+    uplink_close(&a->up);
     mem_free(a);
 }
 
@@ -507,9 +450,13 @@ int remote_agent_run(struct signals *signals, struct remote_peer *up)
     }
     a->signals = signals;
     a->gpu_fd = -1;
-    strbuf_init(&a->gpu_line, NOTE_MAX_BYTES);
-    a->up = up->channel;
-    a->is_up = true;
+    strbuf_init(&a->gpu_line, UPLINK_NOTE_MAX_BYTES);
+    uplink_open(&a->up, &up->channel);
+    a->tree = (struct remote_tree){.e = &a->e,
+                                   .job = &a->blob,
+                                   .up = &a->up,
+                                   .signals = signals,
+                                   .guard = &a->guard};
     a->root = up->root;
     (void)snprintf(a->own, sizeof(a->own), "%s", up->own);
     (void)snprintf(a->theirs, sizeof(a->theirs), "%s", up->theirs);
