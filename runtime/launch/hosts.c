@@ -3,7 +3,7 @@
  * np slots are used. Two names of this host are two hosts for the ranks ("-H
  * localhost:2,127.0.0.1:2" simulates two hosts). Names are not resolved here, which
  * would be a DNS query for every host of a large list. Called by horovodrun.c, await.c
- * and remote_errand.c. */
+ * and errand_make.c. */
 #include "runtime/launch/hosts.h"
 
 #include <arpa/inet.h>

@@ -12,7 +12,7 @@
  * reported that such a piece fits, and rank pipes are not read while the queue is
  * long. If the reader is gone, output is dropped and the training continues. Every
  * other loss, at the end of a stopped job, is counted and reported for each rank.
- * Called by local_ranks.c and remote.c. */
+ * Called by local_ranks.c, remote.c and remote_output.c. */
 #include "runtime/launch/output.h"
 
 #include <errno.h>

@@ -4,15 +4,16 @@
  *   own host: a forked child --.
  *   other hosts: ssh, or serve --+-- links (links.c) -- frames (errand.h)
  *                                        |
+ *                                   remote_receive.c
  *      READY from all -> addresses, rendezvous server here -> START to all
- *      OUTPUT -> output.c: lines, prefix, files -> our stdout; then CREDIT for more
- *      FAILED, a lost link -> meet.c, verdict.c: first failure -> STOP to all
+ *      OUTPUT -> remote_output.c: lines, prefix, files -> our stdout; then CREDIT
+ *      FAILED, a lost link -> remote_hosts.c: first failure -> STOP to all
  *      DONE from all -> FINISH; then every link closes and the job ends
  *
- * Before START every failure is final: a lost host does not come back. The main thread
- * does everything, except the rendezvous and, with serve, connecting. Called by
- * horovodrun.c. */
+ * The main thread does everything, except the rendezvous and, with serve, connecting.
+ * Called by horovodrun.c. */
 #include "runtime/launch/remote.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,20 +24,19 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/launch/attach.h"
-#include "runtime/wire/bytes.h"
-#include "runtime/launch/core/meet.h"
+#include "runtime/launch/errand_make.h"
 #include "runtime/launch/links.h"
-#include "runtime/launch/output.h"
-#include "runtime/launch/remote_errand.h"
-#include "runtime/launch/remote_places.h"
+#include "runtime/launch/remote_address.h"
+#include "runtime/launch/remote_hosts.h"
+#include "runtime/launch/remote_output.h"
+#include "runtime/launch/remote_receive.h"
 #include "runtime/launch/session.h"
 #include "runtime/rendezvous/rendezvous.h"
+#include "runtime/wire/bytes.h"
 
 /* agents: SIGTERM 5 s, SIGKILL 10 s, output 2 s */
-#define STOP_NS           (25 * NS_PER_S)
-#define SLOW_READER_NS    (2 * NS_PER_S) /* after a stop */
-#define OTHERS_NS         NS_PER_S
-#define NO_MEET_TIMEOUT_S 1000000000u /* remote_time_out() reports it instead */
+#define STOP_NS        (25 * NS_PER_S)
+#define SLOW_READER_NS (2 * NS_PER_S) /* after a stop */
 
 struct remote {
     const struct remote_job *job;
@@ -45,12 +45,9 @@ struct remote {
     struct errand e;
     uint64_t peer_timeout_ns, start_deadline_ns, start_timeout_s;
     uint64_t end_deadline_ns; /* of waiting for agents after the end was decided */
-    struct remote_host *hosts;
-    uint32_t n_failed_hosts;
-    uint64_t others_ns; /* until then further failed hosts are named with the first */
+    struct remote_hosts hosts;
     struct link_set links;
-    struct meet meet;
-    struct output output;
+    struct remote_output output;
     struct rdv_server *server;
     uint16_t rdv_port;
     size_t n_reported; /* failures that were passed to the rendezvous */
@@ -58,73 +55,28 @@ struct remote {
     struct pollfd *fds;
 };
 
-static bool remote_is_over(const struct remote *r)
-{
-    return r->meet.state == MEET_STOPPED || r->meet.state == MEET_FINISHED;
-}
-
-/* --- failures --- */
-
-static void remote_fail(struct remote *r, const char *host, int code, const char *why)
-{
-    AUTOFREE struct report *report = mem_zalloc(sizeof(*report));
-    if (!report)
-        return;
-    report->f.rank = report->blames = -1;
-    report->f.exit_code = code;
-    report->f.at_wall_us = clock_wall_us();
-    (void)snprintf(report->f.host, sizeof(report->f.host), "%s", host);
-    (void)snprintf(report->f.why, sizeof(report->f.why), "%.*s", 235, why);
-    meet_failed(&r->meet, report, clock_now_ns());
-}
-
-/* A host that failed before the start counts once, with its first failure. */
-static bool remote_count_failed(struct remote *r, uint32_t host)
-{
-    bool is_new = !r->hosts[host].has_failed;
-    r->hosts[host].has_failed = true;
-    r->n_failed_hosts += is_new;
-    if (!r->others_ns)
-        r->others_ns = clock_now_ns() + OTHERS_NS;
-    return is_new;
-}
-
-static void
-remote_lose_hosts(struct remote *r, uint32_t first, uint32_t end, const char *why)
-{
-    char text[300];
-    const char *name = r->job->hosts->v[first].name;
-    bool is_started = r->meet.state == MEET_RUNNING;
-    if (remote_is_over(r))
-        return;
-    for (uint32_t h = first; is_started && h < end; h++)
-        if (h == first || h != r->e.local)
-            meet_lost(&r->meet, h, why, clock_wall_us(), clock_now_ns());
-    if (is_started || !remote_count_failed(r, first))
-        return;
-    log_info("a host failed before the start", "host=%s cause=\"%s\"", name, why);
-    (void)snprintf(text, sizeof(text), "host %.60s: %.200s", name, why);
-    remote_fail(r, name, 125, text);
-}
+/* --- events of links --- */
 
 static void remote_on_lost(void *arg, struct link *l)
 {
     struct remote *r = arg;
     for (uint32_t h = l->first; h < l->end; h++)
-        remote_host_output_ended(&r->hosts[h], &r->output);
-    remote_lose_hosts(r, l->first, l->end, l->why);
+        remote_output_end(&r->output, &r->hosts.v[h]);
+    remote_hosts_lose(&r->hosts, l->first, l->end, l->why);
+}
+
+static int
+remote_on_frame(void *arg, struct link *l, const struct frame *f, struct err *err)
+{
+    struct remote *r = arg;
+    return remote_receive(&r->hosts, &r->output, l, f, err);
 }
 
 /* Reports the missing hosts and the stage of the first of them. */
 static void remote_time_out(struct remote *r)
 {
     char why[300];
-    uint32_t missing = 0, first = 0;
-    for (uint32_t h = (uint32_t)r->job->hosts->n; h-- > 0;)
-        if (!r->hosts[h].is_ready) {
-            missing++;
-            first = h;
-        }
+    uint32_t first = 0, missing = remote_hosts_missing(&r->hosts, &first);
     const char *name = r->job->hosts->v[first].name;
     const char *stage = "its agent has not connected";
     for (size_t i = 0; i < r->links.n; i++) {
@@ -142,10 +94,8 @@ static void remote_time_out(struct remote *r)
                      (unsigned long long)r->start_timeout_s, stage);
     if (missing > 1 && n > 0)
         (void)snprintf(why + n, sizeof(why) - (size_t)n, "; and %u more", missing - 1);
-    remote_fail(r, name, 125, why);
+    remote_hosts_fail(&r->hosts, name, 125, why);
 }
-
-/* --- frames --- */
 
 static void remote_send_job(void *arg, struct link *l)
 {
@@ -158,150 +108,11 @@ static void remote_send_job(void *arg, struct link *l)
     links_send(&r->links, ERRAND_JOB, l->first, &b);
 }
 
-static int remote_take_output(struct remote *r,
-                              uint32_t host,
-                              const struct frame *f,
-                              struct err *err)
-{
-    struct errand_output o;
-    int rc = errand_output_read(f->p + 4, f->n - 4, &o, err);
-    struct remote_host *h = &r->hosts[host];
-    if (rc == 0 && (o.rank < h->first_rank || o.rank - h->first_rank >= h->n_ranks))
-        rc = err_set(err, -EPROTO, "output of rank %u, which is on another host",
-                     o.rank);
-    if (rc < 0)
-        return rc;
-    if (o.n)
-        output_feed(&r->output, o.rank, (int)o.stream, o.p, o.n);
-    h->owed_bytes += (uint32_t)o.n;
-    return 0;
-}
-
-static int remote_take_ready(struct remote *r,
-                             struct link *l,
-                             uint32_t host,
-                             const struct frame *f,
-                             struct err *err)
-{
-    struct remote_host *h = &r->hosts[host];
-    int rc = errand_ready_read(f->p + 4, f->n - 4, &h->ready, err);
-    if (rc < 0)
-        return rc;
-    h->is_ready = true;
-    meet_set_ready(&r->meet, host);
-    log_info("host is ready", "host=%s", r->job->hosts->v[host].name);
-    if (l->kind == LINK_SERVE) {
-        int fd = l->channel.conn.fd;
-        (void)tcp_peer_addr(fd, h->ready.own, sizeof(h->ready.own));
-        (void)tcp_local_addr(fd, h->ready.theirs, sizeof(h->ready.theirs));
-    } else if (host != l->first) { /* it sees the agent in between, not this host */
-        (void)snprintf(h->ready.theirs, sizeof(h->ready.theirs), "%s",
-                       r->hosts[l->first].ready.theirs);
-    }
-    return 0;
-}
-
-static int remote_take_failed(struct remote *r,
-                              uint32_t host,
-                              const struct frame *f,
-                              struct err *err)
-{
-    AUTOFREE struct report *report = mem_alloc(sizeof(*report));
-    if (!report)
-        return err_set(err, -ENOMEM, "out of memory for a failure report");
-    int rc = report_read(f->p + 4, f->n - 4, report, err);
-    if (rc < 0)
-        return rc;
-    if (!r->hosts[host].is_ready)
-        remote_count_failed(r, host);
-    if (!*report->f.host
-        || !strcmp(report->f.host, "-")) { /* the agent had not decoded its JOB */
-        char why[sizeof(report->f.why)];
-        const char *name = r->job->hosts->v[host].name;
-        (void)snprintf(why, sizeof(why), "%s", report->f.why);
-        (void)snprintf(report->f.why, sizeof(why), "host %.60s: %.170s", name, why);
-        (void)snprintf(report->f.host, sizeof(report->f.host), "%s", name);
-    }
-    if (!r->forwarded_signal)
-        meet_failed(&r->meet, report, clock_now_ns());
-    return 0;
-}
-
-static int remote_take_lost(struct remote *r,
-                            struct link *l,
-                            uint32_t host,
-                            const struct frame *f,
-                            struct err *err)
-{
-    struct errand_lost lost;
-    int rc = errand_lost_read(f->p + 4, f->n - 4, &lost, err);
-    if (rc == 0 && (lost.end <= host || lost.end > l->end))
-        rc = err_set(err, -EPROTO, "a loss message is malformed");
-    if (rc == 0)
-        remote_lose_hosts(r, host, lost.end, lost.why);
-    return rc;
-}
-
-static int
-remote_on_frame(void *arg, struct link *l, const struct frame *f, struct err *err)
-{
-    struct remote *r = arg;
-    struct bytes_reader b = {.p = f->p, .left = f->n};
-    uint32_t host = bytes_u32(&b);
-    if (f->type == ERRAND_PING)
-        return 0;
-    if (host < l->first || host >= l->end)
-        return err_set(err, -EPROTO, "its agent sent a message for another host");
-    switch ((enum errand_type)f->type) {
-    case ERRAND_READY:
-        return remote_take_ready(r, l, host, f, err);
-    case ERRAND_OUTPUT:
-        return remote_take_output(r, host, f, err);
-    case ERRAND_FAILED:
-        return remote_take_failed(r, host, f, err);
-    case ERRAND_DONE:
-        remote_host_output_ended(&r->hosts[host], &r->output);
-        meet_done(&r->meet, host, 0);
-        return 0;
-    case ERRAND_LOST:
-        return remote_take_lost(r, l, host, f, err);
-    case ERRAND_NOTE:
-        remote_print_note(r->job->program, r->job->hosts->v[host].name, f->p + 4,
-                          f->n - 4);
-        return 0;
-    case ERRAND_PING:
-    case ERRAND_JOB:
-    case ERRAND_START:
-    case ERRAND_SIGNAL:
-    case ERRAND_CREDIT:
-    case ERRAND_STOP:
-    case ERRAND_FINISH:
-        break;
-    }
-    return err_set(err, -EPROTO, "message %u is not for horovodrun", f->type);
-}
-
 static void
 remote_send_to_all(struct remote *r, enum errand_type type, const struct strbuf *b)
 {
     for (uint32_t h = 0; h < r->job->hosts->n; h++)
         links_send(&r->links, type, h, b);
-}
-
-/* Gives no credit while our reader is slow; the ranks then block on their pipes. */
-static void remote_give_credit(struct remote *r)
-{
-    if (output_is_full(&r->output))
-        return;
-    for (uint32_t h = 0; h < r->job->hosts->n; h++) {
-        CLEANUP(strbuf_release) struct strbuf b = {0};
-        if (r->hosts[h].owed_bytes < ERRAND_CREDIT_BYTES / 4)
-            continue;
-        strbuf_init(&b, 16);
-        bytes_put_u32(&b, r->hosts[h].owed_bytes);
-        r->hosts[h].owed_bytes = 0;
-        links_send(&r->links, ERRAND_CREDIT, h, &b);
-    }
 }
 
 /* --- decisions --- */
@@ -310,7 +121,7 @@ static int remote_start(struct remote *r, struct err *err)
 {
     int fd = -1;
     struct auth_id id = {.token = &r->token, .job_id = r->e.job_id};
-    int rc = remote_addresses(r->job->hosts, r->e.local, r->job->iface, r->hosts, err);
+    int rc = remote_address_find(&r->hosts, r->job->iface, err);
     if (rc < 0)
         return rc;
     if ((rc = tcp_listen("::", 0, &fd, &r->rdv_port, err)) < 0)
@@ -322,9 +133,10 @@ static int remote_start(struct remote *r, struct err *err)
     for (uint32_t h = 0; h < r->job->hosts->n; h++) {
         CLEANUP(strbuf_release) struct strbuf b = {0};
         struct errand_start s = {.rdv_port = r->rdv_port,
-                                 .master_port = r->hosts[0].ready.master_port};
-        (void)snprintf(s.rdv_host, sizeof(s.rdv_host), "%s", r->hosts[h].launcher);
-        (void)snprintf(s.master_addr, sizeof(s.master_addr), "%s", r->hosts[h].master);
+                                 .master_port = r->hosts.v[0].ready.master_port};
+        (void)snprintf(s.rdv_host, sizeof(s.rdv_host), "%s", r->hosts.v[h].launcher);
+        (void)snprintf(s.master_addr, sizeof(s.master_addr), "%s",
+                       r->hosts.v[h].master);
         strbuf_init(&b, 1024);
         errand_start_write(&s, &b);
         links_send(&r->links, ERRAND_START, h, &b);
@@ -336,7 +148,7 @@ static int remote_start(struct remote *r, struct err *err)
 
 static void remote_enter_end(struct remote *r, enum meet_state state)
 {
-    meet_enter(&r->meet, state);
+    meet_enter(&r->hosts.meet, state);
     remote_send_to_all(r, state == MEET_STOPPED ? ERRAND_STOP : ERRAND_FINISH, NULL);
     links_close(&r->links, false);
     r->end_deadline_ns = clock_now_ns() + STOP_NS;
@@ -346,10 +158,10 @@ static void remote_enter_end(struct remote *r, enum meet_state state)
 static void remote_fail_rendezvous(struct remote *r)
 {
     char sentence[480];
-    const struct report *first = meet_first(&r->meet);
-    if (!first || !r->server || r->meet.verdict.n == r->n_reported)
+    const struct report *first = meet_first(&r->hosts.meet);
+    if (!first || !r->server || r->hosts.meet.verdict.n == r->n_reported)
         return;
-    r->n_reported = r->meet.verdict.n;
+    r->n_reported = r->hosts.meet.verdict.n;
     report_sentence(first, sentence, sizeof(sentence));
     rdv_server_fail(r->server, sentence);
 }
@@ -358,24 +170,24 @@ static void remote_decide(struct remote *r)
 {
     struct err err = ERR_INIT;
     uint64_t now_ns = clock_now_ns();
-    if (remote_is_over(r))
+    if (remote_hosts_are_over(&r->hosts))
         return;
-    if (r->meet.state == MEET_WAITING && !r->meet.verdict.n
+    if (r->hosts.meet.state == MEET_WAITING && !r->hosts.meet.verdict.n
         && now_ns >= r->start_deadline_ns)
         remote_time_out(r);
     remote_fail_rendezvous(r);
-    enum meet_state due = meet_due(&r->meet, clock_wall_us(), now_ns);
-    if (due == r->meet.state
-        || (due == MEET_STOPPED && now_ns < r->others_ns
+    enum meet_state due = meet_due(&r->hosts.meet, clock_wall_us(), now_ns);
+    if (due == r->hosts.meet.state
+        || (due == MEET_STOPPED && now_ns < r->hosts.others_ns
             && links_are_opening(&r->links)))
         return;
     if (due != MEET_RUNNING) {
         remote_enter_end(r, due);
         return;
     }
-    meet_enter(&r->meet, due);
+    meet_enter(&r->hosts.meet, due);
     if (remote_start(r, &err) < 0)
-        remote_fail(r, r->job->hosts->v[0].name, 125, err.text);
+        remote_hosts_fail(&r->hosts, r->job->hosts->v[0].name, 125, err.text);
 }
 
 static void remote_take_signals(struct remote *r)
@@ -392,8 +204,9 @@ static void remote_take_signals(struct remote *r)
         }
         if (signals_is_stop(sig) && !r->forwarded_signal) {
             r->forwarded_signal = sig;
+            r->hosts.are_interrupted = true;
             log_info("signal forwarded", "signal=%s", signal_name(sig));
-            if (r->meet.state == MEET_WAITING)
+            if (r->hosts.meet.state == MEET_WAITING)
                 remote_enter_end(r, MEET_FINISHED);
         }
         strbuf_init(&b, 16);
@@ -407,32 +220,33 @@ static void remote_take_signals(struct remote *r)
 static uint64_t remote_next_due(const struct remote *r)
 {
     uint64_t now_ns = clock_now_ns(), due = links_next_ns(&r->links, now_ns);
-    uint64_t verdict_ns = meet_deadline_ns(&r->meet);
-    if (verdict_ns <= now_ns && r->others_ns > now_ns) /* see remote_decide() */
-        verdict_ns = r->others_ns;
+    uint64_t verdict_ns = meet_deadline_ns(&r->hosts.meet);
+    if (verdict_ns <= now_ns && r->hosts.others_ns > now_ns) /* see remote_decide() */
+        verdict_ns = r->hosts.others_ns;
     uint64_t others[] = {
-        verdict_ns, r->meet.state == MEET_WAITING ? r->start_deadline_ns : UINT64_MAX,
-        remote_is_over(r) ? r->end_deadline_ns : UINT64_MAX};
+        verdict_ns,
+        r->hosts.meet.state == MEET_WAITING ? r->start_deadline_ns : UINT64_MAX,
+        remote_hosts_are_over(&r->hosts) ? r->end_deadline_ns : UINT64_MAX};
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         if (others[i] < due)
             due = others[i];
-    return output_due_ns(&r->output, due);
+    return output_due_ns(&r->output.output, due);
 }
 
 static void remote_serve_once(struct remote *r)
 {
     nfds_t n = 1, n_output;
     r->fds[0] = (struct pollfd){.fd = r->signals->fd, .events = POLLIN};
-    n_output = output_pollfds(&r->output, r->fds + n);
+    n_output = output_pollfds(&r->output.output, r->fds + n);
     n += n_output;
     n += links_pollfds(&r->links, r->fds + n);
     if (poll(r->fds, n, clock_left_ms(remote_next_due(r))) <= 0)
         for (nfds_t i = 0; i < n; i++)
             r->fds[i].revents = 0;
-    output_serve(&r->output, r->fds + 1, n_output);
+    output_serve(&r->output.output, r->fds + 1, n_output);
     links_serve(&r->links);
     remote_take_signals(r);
-    remote_give_credit(r);
+    remote_output_give_credit(&r->output, &r->links);
     remote_decide(r);
 }
 
@@ -442,20 +256,21 @@ static void remote_serve(struct remote *r)
 {
     uint64_t slow_ns = UINT64_MAX;
     links_serve(&r->links);
-    while (!remote_is_over(r)
+    while (!remote_hosts_are_over(&r->hosts)
            || (links_left(&r->links) && clock_now_ns() < r->end_deadline_ns))
         remote_serve_once(r);
     links_close(&r->links, true);
-    while (!output_drain(&r->output) && clock_now_ns() < slow_ns) {
-        nfds_t n = output_pollfds(&r->output, r->fds + 1);
+    while (!output_drain(&r->output.output) && clock_now_ns() < slow_ns) {
+        nfds_t n = output_pollfds(&r->output.output, r->fds + 1);
         r->fds[0] = (struct pollfd){.fd = r->signals->fd, .events = POLLIN};
-        if ((r->meet.state == MEET_STOPPED || r->forwarded_signal)
+        if ((r->hosts.meet.state == MEET_STOPPED || r->forwarded_signal)
             && slow_ns == UINT64_MAX)
             slow_ns = clock_now_ns() + SLOW_READER_NS;
-        (void)poll(r->fds, n + 1, clock_left_ms(output_due_ns(&r->output, slow_ns)));
+        (void)poll(r->fds, n + 1,
+                   clock_left_ms(output_due_ns(&r->output.output, slow_ns)));
         remote_take_signals(r);
     }
-    output_report_lost(&r->output);
+    output_report_lost(&r->output.output);
 }
 
 /* --- start and end --- */
@@ -490,25 +305,6 @@ remote_add_links(struct remote *r, int local_fd, pid_t local_pid, struct err *er
     return rc;
 }
 
-static int remote_open_output(struct remote *r, struct err *err)
-{
-    AUTOFREE uint32_t *numbers = mem_calloc(r->job->np, sizeof(*numbers));
-    size_t n_fds = 2 * (size_t)r->job->np + LINK_FDS * (r->job->hosts->n + 1);
-    r->fds = mem_calloc(1 + OUTPUT_FDS + n_fds, sizeof(*r->fds));
-    if (!numbers || !r->fds)
-        return err_set(err, -ENOMEM, "out of memory for %u ranks", r->job->np);
-    for (uint32_t i = 0; i < r->job->np; i++)
-        numbers[i] = i;
-    struct output_config c = {.n = r->job->np,
-                              .ranks = numbers,
-                              .size = r->job->np,
-                              .out_fd = 1,
-                              .err_fd = 2,
-                              .with_timestamp = r->job->with_timestamp,
-                              .dir = r->job->output_dir};
-    return output_init(&r->output, &c, err);
-}
-
 static int remote_prepare(struct remote *r, struct err *err)
 {
     int local_fd = -1, rc;
@@ -516,16 +312,19 @@ static int remote_prepare(struct remote *r, struct err *err)
     uint64_t ms = r->job->start_timeout_ms;
     r->start_timeout_s = (ms + 999) / 1000;
     r->start_deadline_ns = clock_now_ns() + ms * NS_PER_MS;
-    if ((rc = remote_errand(r->job, r->start_timeout_s, &r->e, err)) < 0
+    if ((rc = errand_make(r->job, r->start_timeout_s, &r->e, err)) < 0
         || (rc = remote_make_keys(r, err)) < 0
-        || (rc = remote_hosts_new(r->job->hosts, r->job->np, &r->hosts, err)) < 0
-        || (rc = meet_init(&r->meet, (uint32_t)r->job->hosts->n, 0, 0,
-                           NO_MEET_TIMEOUT_S, clock_now_ns(), err))
+        || (rc = remote_hosts_init(&r->hosts, r->job->hosts, r->job->np, r->e.local,
+                                   err))
                < 0
-        || (rc = remote_open_output(r, err)) < 0)
+        || (rc = remote_output_open(&r->output, r->job, err)) < 0)
         return rc;
+    r->fds = mem_calloc(1 + OUTPUT_FDS + 2 * (size_t)r->job->np
+                            + LINK_FDS * (r->job->hosts->n + 1),
+                        sizeof(*r->fds));
+    if (!r->fds)
+        return err_set(err, -ENOMEM, "out of memory for %u ranks", r->job->np);
     r->peer_timeout_ns = r->e.peer_timeout_ms * NS_PER_MS;
-    meet_know_hosts(&r->meet, r->job->hosts, r->job->np);
     if (r->e.local < r->job->hosts->n
         && (rc = attach_local(r->signals, r->job->guard, &local_fd, &local_pid, err))
                < 0)
@@ -556,27 +355,26 @@ static int remote_prepare(struct remote *r, struct err *err)
 
 static void remote_fill_end(struct remote *r, struct remote_end *ret)
 {
-    const struct report *first = meet_first(&r->meet);
+    const struct report *first = meet_first(&r->hosts.meet);
     memset(ret, 0, sizeof(*ret));
     ret->forwarded_signal = r->forwarded_signal;
     if (!first)
         return;
     ret->has_failed = true;
     ret->first = *first;
-    if (ret->first.f.rank < 0 && r->n_failed_hosts > 1)
-        remote_name_others(r->job->hosts, r->hosts, &ret->first.f);
+    if (ret->first.f.rank < 0 && r->hosts.n_failed > 1)
+        remote_hosts_name_others(&r->hosts, &ret->first.f);
 }
 
 static void remote_release(struct remote *r)
 {
     links_release(&r->links);
     rdv_server_stop(r->server);
-    output_release(&r->output);
-    meet_release(&r->meet);
+    remote_output_release(&r->output);
+    remote_hosts_release(&r->hosts);
     errand_release(&r->e);
     token_wipe(&r->root);
     token_wipe(&r->token);
-    mem_free(r->hosts);
     mem_free(r->fds);
 }
 

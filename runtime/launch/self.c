@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* /proc/self/exe is used instead of argv[0], which links and PATH make ambiguous.
- * Called by horovodrun.c, remote_agent.c, remote_errand.c, gpu_info.c and install.c. */
+ * Called by horovodrun.c, remote_agent.c, errand_make.c, gpu_info.c and install.c. */
 #include "runtime/launch/self.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writers append to a strbuf; readers return an error for invalid data (bytes.h).
- * Called by the files of the hub and the agents, and by remote.c. */
+ * Called by the files of the hub and the agents, and by uplink.c and remote_receive.c. */
 #include "runtime/launch/core/message.h"
 
 #include <errno.h>

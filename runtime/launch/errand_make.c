@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds the JOB message from horovodrun's command line and environment. Called by
  * remote.c. */
-#include "runtime/launch/remote_errand.h"
+#include "runtime/launch/errand_make.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -187,10 +187,10 @@ static int errand_check_hosts(const struct hostlist *hosts, struct err *err)
     return 0;
 }
 
-int remote_errand(const struct remote_job *job,
-                  uint64_t start_timeout_s,
-                  struct errand *e,
-                  struct err *err)
+int errand_make(const struct remote_job *job,
+                uint64_t start_timeout_s,
+                struct errand *e,
+                struct err *err)
 {
     const char *timeout = getenv("HVD_PEER_TIMEOUT");
     uint64_t ms = PEER_TIMEOUT_MS;

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages from the agents of a job's hosts (core/errand.h). */
+#ifndef RUNTIME_LAUNCH_REMOTE_RECEIVE_H
+#define RUNTIME_LAUNCH_REMOTE_RECEIVE_H
+
+#include "runtime/launch/links.h"
+#include "runtime/launch/remote_hosts.h"
+#include "runtime/launch/remote_output.h"
+
+/* Applies one message of l. -EPROTO or -ENOMEM with err: the link must end. */
+int remote_receive(struct remote_hosts *h,
+                   struct remote_output *o,
+                   const struct link *l,
+                   const struct frame *f,
+                   struct err *err);
+
+#endif
