@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "operator/core/hvd/hvd_job.h"
 #include "operator/core/labels.h"
 #include "operator/core/mpi/mpi_job.h"
 #include "operator/doc/object.h"
@@ -57,4 +58,19 @@ int meta_decode(enum kube_kind kind,
                        !m.ns ? "namespace" : (!m.name ? "name" : "uid"));
     *ret = m;
     return 0;
+}
+
+void meta_add_owner(struct build *b, struct node *metadata, const struct job_meta *job)
+{
+    bool is_mpi = job->kind == KUBE_MPIJOB;
+    struct node *owner = node_object(b);
+
+    node_set_str(b, owner, "apiVersion", is_mpi ? MPI_API_VERSION : JOB_API_VERSION);
+    node_set_str(b, owner, "kind", is_mpi ? MPI_KIND : JOB_KIND);
+    node_set_str(b, owner, "name", job->name);
+    node_set_str(b, owner, "uid", job->uid);
+    node_set_bool(b, owner, "controller", true);
+    if (is_mpi) /* as mpi-operator does */
+        node_set_bool(b, owner, "blockOwnerDeletion", true);
+    node_add(b, node_child(b, metadata, "ownerReferences", NODE_ARRAY), owner);
 }

@@ -35,4 +35,7 @@ int meta_decode(enum kube_kind kind,
                 struct job_meta *ret,
                 struct err *err);
 
+/* Adds to the metadata of an object that the job is its controller. */
+void meta_add_owner(struct build *b, struct node *metadata, const struct job_meta *job);
+
 #endif

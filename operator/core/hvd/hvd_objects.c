@@ -60,20 +60,13 @@ struct node *hvd_object_new(struct build *b,
                             struct node *meta)
 {
     struct node *o = node_object(b);
-    struct node *owners = node_array(b), *owner = node_object(b);
 
     node_set_str(b, o, "apiVersion", api_version);
     node_set_str(b, o, "kind", kind);
     node_set_str(b, meta, "name", name);
     node_set_str(b, meta, "namespace", job->meta.ns);
     set_labels(b, meta, job);
-    node_set_str(b, owner, "apiVersion", JOB_API_VERSION);
-    node_set_str(b, owner, "kind", JOB_KIND);
-    node_set_str(b, owner, "name", job->meta.name);
-    node_set_str(b, owner, "uid", job->meta.uid);
-    node_set_bool(b, owner, "controller", true);
-    node_add(b, owners, owner);
-    node_set(b, meta, "ownerReferences", owners);
+    meta_add_owner(b, meta, &job->meta);
     node_set(b, o, "metadata", meta);
     return o;
 }

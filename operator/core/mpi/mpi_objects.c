@@ -31,19 +31,6 @@
 #define FIRST_HOST_PORT 20000u
 #define N_HOST_PORTS    10000u
 
-static void add_owner(struct build *b, struct node *meta, const struct mpi_job *job)
-{
-    struct node *owner = node_object(b);
-
-    node_set_str(b, owner, "apiVersion", MPI_API_VERSION);
-    node_set_str(b, owner, "kind", MPI_KIND);
-    node_set_str(b, owner, "name", job->meta.name);
-    node_set_str(b, owner, "uid", job->meta.uid);
-    node_set_bool(b, owner, "controller", true);
-    node_set_bool(b, owner, "blockOwnerDeletion", true);
-    node_add(b, node_child(b, meta, "ownerReferences", NODE_ARRAY), owner);
-}
-
 /* metadata: what it has already */
 static struct node *mpi_object_new(struct build *b,
                                    const struct mpi_job *job,
@@ -58,7 +45,7 @@ static struct node *mpi_object_new(struct build *b,
     node_set_str(b, o, "kind", kind);
     node_set_str(b, meta, "name", name);
     node_set_str(b, meta, "namespace", job->meta.ns);
-    add_owner(b, meta, job);
+    meta_add_owner(b, meta, &job->meta);
     node_set(b, o, "metadata", meta);
     return o;
 }
@@ -506,7 +493,7 @@ static struct node *launcher_template(struct build *b,
     if (job->launcher_is_worker)
         node_set_str(b, node_child(b, meta, "labels", NODE_OBJECT),
                      MPI_LABEL_REPLICA_INDEX, "0");
-    add_owner(b, meta, job);
+    meta_add_owner(b, meta, &job->meta);
     mpi_object_name(job, "launcher", name);
     set_identity(b, spec, job, name);
     add_env(b, first, "K_MPI_JOB_ROLE", "launcher");
