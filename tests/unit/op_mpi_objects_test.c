@@ -5,6 +5,7 @@
 #include "tests/unit/unit.h"
 
 #include "operator/core/mpi/mpi_objects.h"
+#include "operator/core/mpi/mpi_pods.h"
 #include "operator/core/mpi/mpi_podgroup.h"
 #include "tests/unit/golden.h"
 #include "tests/unit/mpi_fixture.h"

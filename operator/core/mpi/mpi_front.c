@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table row of MPIJobs. Its parts are mpi_job.c (the job), mpi_view.c (what is
  * observed), mpi_plan.c (the actions), mpi_status.c (the status and events) and
- * mpi_objects.c (the objects). Pure; called by the reconcile shell. */
+ * mpi_objects.c and mpi_pods.c (the objects). Pure; called by the reconcile shell. */
 #include <errno.h>
 
 #include "operator/core/mpi/mpi_config.h"
 #include "operator/core/mpi/mpi_objects.h"
+#include "operator/core/mpi/mpi_pods.h"
 #include "operator/core/mpi/mpi_plan.h"
 #include "operator/core/mpi/mpi_status.h"
 

@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds the Kubernetes objects of an MPIJob, as mpi-operator creates them. When memory
- * is out, functions return NULL or set b->status. The job must have no flaws. Pure and
- * deterministic. */
+/* Builds the Kubernetes objects of an MPIJob other than its pods (mpi_pods.h), as
+ * mpi-operator creates them. When memory is out, functions return NULL or set b->status.
+ * The job must have no flaws. Pure and deterministic. */
 #ifndef OPERATOR_CORE_MPI_MPI_OBJECTS_H
 #define OPERATOR_CORE_MPI_MPI_OBJECTS_H
 
 #include "operator/core/front.h"
 #include "operator/core/mpi/mpi_job.h"
 
-/* An object of that name, owned by the job, with label app unless it is a PodGroup. */
+/* An object of that name, owned by the job. metadata: what it has already. */
+struct node *mpi_object_new(struct build *b,
+                            const struct mpi_job *job,
+                            const char *api_version,
+                            const char *kind,
+                            const char *name,
+                            struct node *metadata);
+/* The same with the labels of the job, and app unless it is a PodGroup. */
 struct node *mpi_owned(struct build *b,
                        const struct mpi_job *job,
                        const char *api_version,
@@ -20,24 +27,9 @@ struct node *mpi_config_map(struct build *b,
                             const struct mpi_job *job,
                             const char *hostfile,
                             const char *discover_hosts);
+void mpi_secret_name(const struct mpi_job *job, char ret[MPI_NAME_SIZE]);
 /* The ssh keys, or the token of a job that starts with agents. */
 struct node *
 mpi_secret(struct build *b, const struct mpi_job *job, const struct secrets *s);
-struct node *mpi_worker(struct build *b,
-                        const struct mpi_job *job,
-                        const struct object_config *cfg,
-                        uint32_t index);
-/* The launcher's batch/v1 Job; it is suspended if the MPIJob is. */
-struct node *mpi_launcher(struct build *b,
-                          const struct mpi_job *job,
-                          const struct object_config *cfg);
-/* The merge patch that starts a suspended launcher with the current scheduling
- * directives of the job's template. *ret_must_clear: the maps of the old directives must
- * be emptied first, by the patch of mpi_launcher_clear. */
-struct node *mpi_launcher_resume(struct build *b,
-                                 const struct mpi_job *job,
-                                 const struct object_config *cfg,
-                                 bool *ret_must_clear);
-struct node *mpi_launcher_clear(struct build *b);
 
 #endif

@@ -24,7 +24,7 @@
 #include <errno.h>
 
 #include "operator/core/labels.h"
-#include "operator/core/mpi/mpi_objects.h"
+#include "operator/core/mpi/mpi_pods.h"
 #include "operator/core/mpi/mpi_planner.h"
 #include "runtime/base/mem.h"
 
