@@ -161,21 +161,32 @@ UNIT_TEST(others_are_refused_with_the_difference)
     }
 }
 
-/* A server that closes during the handshake had too many strangers: the client tries
- * again. */
-UNIT_TEST(a_client_that_was_closed_tries_again)
+/* The first connection is accepted and closed at once, as by a server that has too many
+ * strangers or ends. Returns while the client still tries. */
+static void
+client_lose_first(struct client *c, struct server *h, bool server_ends, pthread_t *ret)
 {
-    struct client c = {.id = &id_a, .role = ROLE_CONTROL, .fd = -1};
-    struct server h;
-    pthread_t t;
     int fd = -1;
 
-    server_open(&h);
-    c.port = h.port;
-    assert_int_equal(pthread_create(&t, NULL, client_main, &c), 0);
-    while (tcp_accept(h.listen_fd, &fd) < 0)
-        (void)fd_wait(h.listen_fd, POLLIN, in_ms(100));
+    server_open(h);
+    *c = (struct client){.id = &id_a, .role = ROLE_CONTROL, .port = h->port, .fd = -1};
+    assert_int_equal(pthread_create(ret, NULL, client_main, c), 0);
+    while (tcp_accept(h->listen_fd, &fd) < 0)
+        (void)fd_wait(h->listen_fd, POLLIN, in_ms(100));
+    if (server_ends) {
+        acceptor_close(&h->acceptor);
+        fd_close(&h->listen_fd);
+    }
     fd_close(&fd);
+}
+
+UNIT_TEST(a_client_that_was_closed_tries_again)
+{
+    struct client c;
+    struct server h;
+    pthread_t t;
+
+    client_lose_first(&c, &h, false, &t);
     server_serve(&h, &id_a, &c);
     assert_int_equal(pthread_join(t, NULL), 0);
     assert_int_equal(c.rc, 0);
@@ -183,22 +194,14 @@ UNIT_TEST(a_client_that_was_closed_tries_again)
     server_close(&h);
 }
 
-/* And one whose server has gone does not wait for its deadline. */
+/* It does not wait for its deadline. */
 UNIT_TEST(a_client_whose_server_ended_gives_up)
 {
-    struct client c = {.id = &id_a, .role = ROLE_CONTROL, .fd = -1};
+    struct client c;
     struct server h;
     pthread_t t;
-    int fd = -1;
 
-    server_open(&h);
-    c.port = h.port;
-    assert_int_equal(pthread_create(&t, NULL, client_main, &c), 0);
-    while (tcp_accept(h.listen_fd, &fd) < 0)
-        (void)fd_wait(h.listen_fd, POLLIN, in_ms(100));
-    acceptor_close(&h.acceptor);
-    fd_close(&h.listen_fd);
-    fd_close(&fd);
+    client_lose_first(&c, &h, true, &t);
     assert_int_equal(pthread_join(t, NULL), 0);
     assert_true(c.rc == -EPIPE || c.rc == -ECONNRESET);
     server_close(&h);
