@@ -3,10 +3,8 @@
  * (wire/door.h): slow ones delay no other. Answers one request, then closes. There is no
  * authentication and no secret.
  *
- * An answer that is still being sent also serves the requests of the next SHARE_NS. The
- * door ends each connection after DOOR_TOTAL_NS, so the memory of all answers is at most
- * (SHARE_NS + DOOR_TOTAL_NS) / SHARE_NS + 1 times the largest, however many clients are
- * slow. Called by agent.c. */
+ * Clients that read slowly share answers (core/answer.h); the door ends each connection
+ * after DOOR_TOTAL_NS. Called by agent.c. */
 #include "runtime/launch/metrics.h"
 
 #include <errno.h>
@@ -24,19 +22,13 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/contract/contract.h"
+#include "runtime/launch/core/answer.h"
 #include "runtime/launch/core/scrape.h"
 #include "runtime/launch/stats_dir.h"
 #include "runtime/wire/door.h"
 
-#define SHARE_NS (2 * NS_PER_S)
 enum { REQUEST_MAX = 4096, MAX_SCRAPES = 64 };
 static const size_t TEXT_MAX = 256u << 20;
-
-struct answer {
-    unsigned n_users; /* scrapes that send it */
-    uint64_t made_ns;
-    struct strbuf text;
-};
 
 struct agent_metrics {
     pthread_t thread;
@@ -45,7 +37,7 @@ struct agent_metrics {
     uint16_t port;
     char dir[CONTRACT_PATH_MAX];
     _Atomic int64_t generation; /* -1: unknown. Relaxed: it publishes no other data */
-    struct answer *newest;      /* with counters, while a scrape sends it; or NULL */
+    struct answers answers;     /* with counters */
 };
 
 static void metrics_put_generation(const struct agent_metrics *m, struct strbuf *out)
@@ -95,16 +87,17 @@ static struct answer *metrics_answer_counters(struct agent_metrics *m)
 {
     CLEANUP(strbuf_release) struct strbuf body = {0};
     uint64_t now_ns = clock_now_ns();
+    struct answer *a = answers_find(&m->answers, now_ns);
 
-    if (m->newest && now_ns - m->newest->made_ns < SHARE_NS)
-        return m->newest;
+    if (a)
+        return a;
     strbuf_init(&body, TEXT_MAX);
     metrics_put_generation(m, &body);
     stats_dir_text(m->dir, &body);
-    m->newest = answer_new("200 OK", &body);
-    if (m->newest)
-        m->newest->made_ns = now_ns;
-    return m->newest;
+    a = answer_new("200 OK", &body);
+    if (a)
+        answers_add(&m->answers, a, now_ns);
+    return a;
 }
 
 static struct answer *answer_refusal(const char *status, const char *text)
@@ -184,7 +177,7 @@ static int metrics_step(void *arg, struct stranger *s, struct err *err)
         c->answer = metrics_answer(c->metrics, c);
         if (!c->answer)
             return -ENOMEM;
-        c->answer->n_users++;
+        answer_join(c->answer);
     }
     return metrics_send_answer(c, s);
 }
@@ -192,14 +185,9 @@ static int metrics_step(void *arg, struct stranger *s, struct err *err)
 static void metrics_release_scrape(struct stranger *s)
 {
     const struct scrape *c = s->data;
-    struct answer *a = c->answer;
 
-    if (!a || --a->n_users > 0)
-        return;
-    if (c->metrics->newest == a)
-        c->metrics->newest = NULL;
-    strbuf_release(&a->text);
-    mem_free(a);
+    if (c->answer)
+        answers_leave(&c->metrics->answers, c->answer);
 }
 
 static void *metrics_main(void *arg)

@@ -2,17 +2,17 @@
 /* The launcher's /metrics over real sockets, of pages as ranks write them. */
 #include <fcntl.h>
 #include <poll.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/contract/stats_page.h"
+#include "runtime/launch/core/answer.h"
 #include "runtime/launch/metrics.h"
 #include "tests/unit/launch_fixture.h"
-#include "tests/unit/timed.h"
 
-/* So many, and full, that their answer fits in no socket's buffers. */
-enum { MANY = 1500 };
+enum { MAX_PAGES = 10000, PAGE_TEXT_BYTES = 4000 }; /* of a full page, at least */
 
 static char dir[] = "/tmp/hvd-metrics-XXXXXX";
 
@@ -28,7 +28,7 @@ static int remove_dir(void **state)
     char path[64];
 
     (void)state;
-    for (int i = 0; i < MANY; i++) {
+    for (int i = 0; i < MAX_PAGES; i++) {
         (void)snprintf(path, sizeof(path), "%s/rank.%d", dir, i);
         (void)unlink(path);
     }
@@ -75,7 +75,7 @@ static int http_dial(uint16_t port)
 /* Reads until the server closes. */
 static const char *rest_of(int fd)
 {
-    static char text[16 << 20];
+    static char text[64 << 20];
     uint64_t deadline = clock_now_ns() + 60 * NS_PER_S;
     size_t n = 0;
 
@@ -233,42 +233,23 @@ static bool batches_are_shown(const char *text, unsigned n)
     return strstr(text, line) != NULL;
 }
 
-static bool text_is_whole(const char *text)
+/* So many pages that their answer does not fit in the buffer of a sending socket. */
+static int pages_needed(void)
 {
-    const char *head = strstr(text, "Content-Length:"),
-               *body = strstr(text, "\r\n\r\n");
-    unsigned long length;
+    FILE *f = fopen("/proc/sys/net/ipv4/tcp_wmem", "r");
+    long least, usual, most = 4 << 20;
 
-    assert_true(head && body && sscanf(head, "Content-Length: %lu", &length) == 1);
-    return strlen(body + 4) == length;
+    if (f) {
+        if (fscanf(f, "%ld %ld %ld", &least, &usual, &most) != 3)
+            most = 4 << 20;
+        (void)fclose(f);
+    }
+    assert_true(most / PAGE_TEXT_BYTES + 300 < MAX_PAGES);
+    return (int)(most / PAGE_TEXT_BYTES) + 300;
 }
 
-/* A client that does not read keeps its answer in memory; true if all was in time. */
-static bool a_slow_answer_is_shared(uint16_t port)
+static void write_many_pages(void)
 {
-    static const char request[] = "GET /metrics HTTP/1.1\r\n\r\n";
-    uint64_t began_ns = clock_now_ns();
-    bool is_quick, is_old;
-    int slow;
-
-    write_page("rank.0", 0, 5);
-    slow = http_dial(port);
-    assert_int_equal(write(slow, request, sizeof(request) - 1), sizeof(request) - 1);
-    assert_true(fd_wait(slow, POLLIN, began_ns + 60 * NS_PER_S) > 0);
-    write_page("rank.0", 0, 6);
-    is_old = batches_are_shown(http_query(port, request), 5);
-    is_quick = clock_now_ns() - began_ns < 2 * NS_PER_S;
-    if (is_quick)
-        assert_true(is_old);
-    while (batches_are_shown(http_query(port, request), 5))
-        ;
-    return text_is_whole(rest_of(slow)) && is_quick; /* not cut off: it was shared until
-                                                      * then */
-}
-
-UNIT_TEST(an_answer_that_is_being_sent_is_shared_for_a_while)
-{
-    struct agent_metrics *m = metrics_start_here();
     char first[64], path[64];
     struct stats_page full = {.magic = STATS_MAGIC,
                               .version = STATS_VERSION,
@@ -280,12 +261,67 @@ UNIT_TEST(an_answer_that_is_being_sent_is_shared_for_a_while)
         atomic_store(&full.words[i], UINT64_MAX);
     write_file("rank.1", &full, sizeof(full));
     (void)snprintf(first, sizeof(first), "%s/rank.1", dir);
-    for (int i = 2; i < MANY; i++) {
+    for (int i = pages_needed(); i > 1; i--) {
         (void)snprintf(path, sizeof(path), "%s/rank.%d", dir, i);
         (void)unlink(path); /* of another test */
         assert_int_equal(link(first, path), 0);
     }
-    ASSERT_IN_TIME(a_slow_answer_is_shared(metrics_port(m)));
+}
+
+static const char scrape[] = "GET /metrics HTTP/1.1\r\n\r\n";
+
+/* Asks, and returns when the server has begun to answer. */
+static void http_ask(int fd)
+{
+    assert_int_equal(write(fd, scrape, sizeof(scrape) - 1), sizeof(scrape) - 1);
+    assert_true(fd_wait(fd, POLLIN, clock_now_ns() + 60 * NS_PER_S) > 0);
+}
+
+static int http_dial_small(uint16_t port)
+{
+    struct sockaddr_in sa = {.sin_family = AF_INET,
+                             .sin_port = htons(port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), small = 65536;
+
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+    return fd;
+}
+
+/* A client that does not read keeps its answer in memory. False: it took too long to say
+ * anything. */
+static bool a_slow_answer_is_shared(uint16_t port)
+{
+    int slow = http_dial_small(port), other = http_dial(port);
+    uint64_t began_ns;
+    bool is_quick, is_old;
+
+    write_page("rank.0", 0, 5);
+    began_ns = clock_now_ns();
+    http_ask(slow);
+    write_page("rank.0", 0, 6);
+    http_ask(other);
+    is_quick = clock_now_ns() - began_ns < ANSWER_SHARE_NS;
+    is_old = batches_are_shown(rest_of(other), 5);
+    if (is_quick)
+        assert_true(is_old);
+    (void)close(slow);
+    while (batches_are_shown(http_query(port, scrape), 5))
+        assert_true(clock_now_ns() - began_ns < 60 * NS_PER_S);
+    return is_quick;
+}
+
+UNIT_TEST(an_answer_that_is_being_sent_is_shared)
+{
+    struct agent_metrics *m = metrics_start_here();
+    int tries = 5;
+
+    write_many_pages();
+    while (!a_slow_answer_is_shared(metrics_port(m)) && --tries > 0)
+        ;
+    if (tries == 0)
+        print_message("too slow to see whether answers are shared\n");
     metrics_stop(m);
 }
 
