@@ -69,7 +69,7 @@ class Serving:
             ]
 
         try:
-            wait_until("only the agents are left", lambda: not left(), 10)
+            wait_until("only the agents are left", lambda: not left(), 30)
         except AssertionError:
             raise AssertionError("left:\n" + "\n".join(left())) from None
 
