@@ -19,7 +19,7 @@ from tap import Program, has, main, read, same, say, wait_until, write
 
 KINDS = "silent", "drip", "garbage", "half"
 EACH = 500
-# Strangers are at each listener of a rank 0.4 s before its peers.
+# Strangers are at each listener of a rank 0.4 s before its peers (SLOW_LISTEN_MS: once they have found it).
 RANK = f"exec env LD_PRELOAD={BIN}/slow-listen.so {BIN}/launch-world 20"
 # What the strangers may cost. Measured on a quiet machine: below 0.3 s. Without limits the job ends after 30 s.
 COST_S = 20
@@ -50,8 +50,8 @@ class Strangers:
         return int(words[0]), int(words[3])
 
 
-def run_job(folder, name, transport):
-    env = environment(TMPDIR=folder, HVD_TRANSPORT=transport, HVD_START_TIMEOUT="60")
+def run_job(folder, name, transport, **env):
+    env = environment(TMPDIR=folder, HVD_TRANSPORT=transport, HVD_START_TIMEOUT="60", **env)
     began = time.monotonic()
     job = Program([*inside(), HOROVODRUN, "-np", "4", "sh", "-c", RANK], env, folder, name)
     same(job.end(), 0, job.err)
@@ -64,7 +64,7 @@ def check_start(folder, transport, listeners):
     base = min(run_job(folder, f"alone-{i}", transport) for i in range(2))
     for kind in KINDS:
         with Strangers(folder, kind) as strangers:
-            took = run_job(folder, f"job-{kind}", transport)
+            took = run_job(folder, f"job-{kind}", transport, SLOW_LISTEN_MS="5000")
         made = strangers.made()
         say(
             f"# {transport}, {kind}: {took:.2f} s, alone {base:.2f} s, {made[0]} connections to {made[1]} listeners"
