@@ -60,7 +60,7 @@ struct apply {
     char looked_uid[UID_SIZE];   /* of that object */
 };
 
-struct step {
+struct apply_step {
     struct apply *a;
     const struct action *action;
     bool is_patch;      /* the object to create exists: it is patched instead */
@@ -94,13 +94,13 @@ static const char *action_failed_reason(const struct action *x)
     return x->verb == VERB_DELETE ? "DeleteFailed" : "CreateFailed";
 }
 
-static void step_retry(const struct step *s, const char *text)
+static void step_retry(const struct apply_step *s, const char *text)
 {
     apply_set_trouble(s->a, TROUBLE_RETRY, action_failed_reason(s->action), s->action,
                       text);
 }
 
-static void step_done(struct step *s)
+static void step_done(struct apply_step *s)
 {
     struct apply *a = s->a;
 
@@ -118,7 +118,7 @@ static void reply_read_uid(const struct kube_reply *r, char ret[UID_SIZE])
 }
 
 /* The object exists; r is the API server's answer with its current state. */
-static void step_confirm(const struct step *s, const struct kube_reply *r)
+static void step_confirm(const struct apply_step *s, const struct kube_reply *r)
 {
     const struct apply *a = s->a;
     const struct action *x = s->action;
@@ -139,7 +139,7 @@ static void step_confirm(const struct step *s, const struct kube_reply *r)
     }
 }
 
-static void step_report_missing(const struct step *s, enum fact_state state)
+static void step_report_missing(const struct apply_step *s, enum fact_state state)
 {
     const struct apply *a = s->a;
     const struct action *x = s->action;
@@ -155,9 +155,9 @@ static void step_report_missing(const struct step *s, enum fact_state state)
         controller_wake(a->op, a->key); /* no watch reports an absent object */
 }
 
-static int step_send(struct step *s, struct err *err);
+static int step_send(struct apply_step *s, struct err *err);
 
-static void step_release_arena(const struct step *s, struct arena *arena)
+static void step_release_arena(const struct apply_step *s, struct arena *arena)
 {
     if (s->action->kind == KUBE_SECRET)
         arena_wipe(arena);
@@ -187,10 +187,10 @@ static bool action_is_kept_current(const struct action *x)
 }
 
 static struct node *
-step_build_body(struct build *b, const struct step *s, struct err *err);
+step_build_body(struct build *b, const struct apply_step *s, struct err *err);
 
 /* Compares only our fields: the API server and other clients add some of their own. */
-static bool step_is_current(const struct step *s, const struct node *object)
+static bool step_is_current(const struct apply_step *s, const struct node *object)
 {
     struct arena arena;
     struct build b = {.arena = &arena};
@@ -211,7 +211,7 @@ static bool is_watched(enum kube_kind kind)
     return kind == KUBE_POD || kind == KUBE_BATCH;
 }
 
-static void step_name_taken(const struct step *s)
+static void step_name_taken(const struct apply_step *s)
 {
     if (!is_watched(s->action->kind))
         step_report_missing(s, FACT_UNKNOWN);
@@ -222,7 +222,7 @@ static void step_name_taken(const struct step *s)
 }
 
 /* True when another request has been sent for the step. */
-static bool step_adopt(struct step *s, const struct kube_reply *r)
+static bool step_adopt(struct apply_step *s, const struct kube_reply *r)
 {
     struct arena arena;
     struct node *object = NULL;
@@ -260,7 +260,7 @@ static bool step_adopt(struct step *s, const struct kube_reply *r)
 
 static void on_existing(void *arg, const struct kube_reply *r)
 {
-    struct step *s = arg;
+    struct apply_step *s = arg;
 
     if (r->answer.cls == ANSWER_OK) {
         if (step_adopt(s, r))
@@ -273,7 +273,7 @@ static void on_existing(void *arg, const struct kube_reply *r)
 
 /* No watch reports this, so the job is queued again. An object of another owner that
  * has the launcher's name ends the plan, so that no later action touches it. */
-static void step_object_lost(const struct step *s, bool is_anothers)
+static void step_object_lost(const struct apply_step *s, bool is_anothers)
 {
     step_report_missing(s, FACT_ABSENT);
     controller_wake(s->a->op, s->a->key);
@@ -281,7 +281,7 @@ static void step_object_lost(const struct step *s, bool is_anothers)
         step_name_taken(s);
 }
 
-static void step_object_found(const struct step *s, const struct kube_reply *r)
+static void step_object_found(const struct apply_step *s, const struct kube_reply *r)
 {
     step_confirm(s, r);
     s->a->looked = s->action;
@@ -291,7 +291,7 @@ static void step_object_found(const struct step *s, const struct kube_reply *r)
 /* Without an answer the object stays expected and is requested again later. */
 static void on_looked(void *arg, const struct kube_reply *r)
 {
-    struct step *s = arg;
+    struct apply_step *s = arg;
     struct arena arena;
     struct node *object = NULL;
 
@@ -306,7 +306,7 @@ static void on_looked(void *arg, const struct kube_reply *r)
     step_done(s);
 }
 
-static int step_get(struct step *s, kube_done_fn done, struct err *err)
+static int step_get(struct apply_step *s, kube_done_fn done, struct err *err)
 {
     const struct apply *a = s->a;
     struct kube_request rq = {.method = "GET",
@@ -319,7 +319,7 @@ static int step_get(struct step *s, kube_done_fn done, struct err *err)
     return kube_submit(a->op->kube, &rq, err);
 }
 
-static void step_get_existing(struct step *s)
+static void step_get_existing(struct apply_step *s)
 {
     struct err err = ERR_INIT;
 
@@ -333,7 +333,7 @@ static void step_get_existing(struct step *s)
 
 static void on_created(void *arg, const struct kube_reply *r)
 {
-    struct step *s = arg;
+    struct apply_step *s = arg;
     const struct kube_answer *x = &r->answer;
 
     switch (x->cls) {
@@ -361,7 +361,7 @@ static void on_created(void *arg, const struct kube_reply *r)
 
 /* The object may have been replaced by one of another job, or by a newer one of
  * ours. */
-static bool step_is_other(const struct step *s, const struct kube_answer *x)
+static bool step_is_other(const struct apply_step *s, const struct kube_answer *x)
 {
     return (x->cls == ANSWER_INVALID || x->cls == ANSWER_CONFLICT) && *s->uid
            && !s->is_patch && !is_watched(s->action->kind);
@@ -370,7 +370,7 @@ static bool step_is_other(const struct step *s, const struct kube_answer *x)
 /* Kinds with a watch need no confirmation: the watch reports the change. */
 static void apply_on_patched(void *arg, const struct kube_reply *r)
 {
-    struct step *s = arg;
+    struct apply_step *s = arg;
     const struct action *x = s->action;
 
     if (r->answer.cls == ANSWER_NOT_FOUND) {
@@ -393,7 +393,7 @@ static void apply_on_patched(void *arg, const struct kube_reply *r)
 
 static void on_deleted(void *arg, const struct kube_reply *r)
 {
-    struct step *s = arg;
+    struct apply_step *s = arg;
     enum answer_class c = r->answer.cls;
 
     if (c != ANSWER_OK && c != ANSWER_NOT_FOUND && c != ANSWER_CONFLICT)
@@ -403,7 +403,7 @@ static void on_deleted(void *arg, const struct kube_reply *r)
     step_done(s);
 }
 
-static struct node *step_delete_options(struct build *b, const struct step *s)
+static struct node *step_delete_options(struct build *b, const struct apply_step *s)
 {
     struct node *o = node_object(b);
 
@@ -413,14 +413,15 @@ static struct node *step_delete_options(struct build *b, const struct step *s)
 }
 
 /* The API server refuses a merge patch whose uid differs from the object's. */
-static void patch_set_uid(struct build *b, const struct step *s, struct node *patch)
+static void
+patch_set_uid(struct build *b, const struct apply_step *s, struct node *patch)
 {
     if (*s->uid && s->action->verb != VERB_DELETE)
         node_set_str(b, node_child(b, patch, "metadata", NODE_OBJECT), "uid", s->uid);
 }
 
 static struct node *
-step_build_secret(struct build *b, const struct step *s, struct err *err)
+step_build_secret(struct build *b, const struct apply_step *s, struct err *err)
 {
     const struct apply *a = s->a;
     struct secrets secrets;
@@ -443,7 +444,7 @@ step_build_secret(struct build *b, const struct step *s, struct err *err)
 }
 
 static struct node *
-step_build_body(struct build *b, const struct step *s, struct err *err)
+step_build_body(struct build *b, const struct apply_step *s, struct err *err)
 {
     const struct apply *a = s->a;
     const struct action *x = s->action;
@@ -457,7 +458,7 @@ step_build_body(struct build *b, const struct step *s, struct err *err)
     return front_of(a->job->kind)->build(b, a->job, &a->op->objects, x, NULL, err);
 }
 
-static int step_submit(struct step *s, const struct strbuf *body, struct err *err)
+static int step_submit(struct apply_step *s, const struct strbuf *body, struct err *err)
 {
     const struct action *x = s->action;
     bool is_create = x->verb == VERB_CREATE && !s->is_patch;
@@ -482,7 +483,7 @@ static int step_submit(struct step *s, const struct strbuf *body, struct err *er
 }
 
 /* Renders the body and sends it. */
-static int step_send(struct step *s, struct err *err)
+static int step_send(struct apply_step *s, struct err *err)
 {
     struct arena arena;
     struct build b = {.arena = &arena};
@@ -521,7 +522,7 @@ static void on_explained(void *arg)
 
 static void apply_start_step(struct apply *a, const struct action *x)
 {
-    struct step *s = arena_alloc(a->arena, sizeof(*s));
+    struct apply_step *s = arena_alloc(a->arena, sizeof(*s));
     struct err err = ERR_INIT;
     int rc;
 
@@ -530,7 +531,7 @@ static void apply_start_step(struct apply *a, const struct action *x)
                           "out of memory");
         return;
     }
-    *s = (struct step){.a = a, .action = x};
+    *s = (struct apply_step){.a = a, .action = x};
     (void)snprintf(s->uid, sizeof(s->uid), "%s", uid_of(a, x));
     a->n_open++;
     if (x->verb == VERB_EXPLAIN) {

@@ -119,14 +119,14 @@ int card_parse(const char *text, uint32_t rank, struct card *ret, struct err *er
     return 0;
 }
 
-struct seat { /* a rank, for sorting */
+struct host_rank { /* a rank, for sorting */
     const char *host;
     uint32_t rank;
 };
 
-static int seat_compare(const void *a, const void *b)
+static int host_rank_compare(const void *a, const void *b)
 {
-    const struct seat *x = a, *y = b;
+    const struct host_rank *x = a, *y = b;
     int d = strcmp(x->host, y->host);
 
     if (d != 0)
@@ -134,10 +134,13 @@ static int seat_compare(const void *a, const void *b)
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* seats are sorted by host, then rank: local[] counts within a host, first[] is the
+/* ranks are sorted by host, then rank: local[] counts within a host, first[] is the
  * lowest rank of the host. */
-static void seats_count(
-    const struct seat *s, uint32_t n, uint32_t *local, uint32_t *first, uint32_t *all)
+static void ranks_count(const struct host_rank *s,
+                        uint32_t n,
+                        uint32_t *local,
+                        uint32_t *first,
+                        uint32_t *all)
 {
     for (uint32_t i = 0; i < n;) {
         uint32_t end = i;
@@ -156,16 +159,16 @@ static void seats_count(
 int card_find_place(const struct card_place *v, struct place *p, struct err *err)
 {
     const uint32_t n = p->size;
-    AUTOFREE struct seat *seats = mem_calloc(n, sizeof(*seats));
+    AUTOFREE struct host_rank *ranks = mem_calloc(n, sizeof(*ranks));
     AUTOFREE uint32_t *numbers = mem_calloc(n, 3 * sizeof(*numbers));
 
-    if (!seats || !numbers)
+    if (!ranks || !numbers)
         return err_set(err, -ENOMEM, "out of memory for %u ranks", n);
     uint32_t *local = numbers, *first = numbers + n, *all = numbers + 2 * (size_t)n;
     for (uint32_t i = 0; i < n; i++)
-        seats[i] = (struct seat){v[i].host, i};
-    qsort(seats, n, sizeof(*seats), seat_compare);
-    seats_count(seats, n, local, first, all);
+        ranks[i] = (struct host_rank){v[i].host, i};
+    qsort(ranks, n, sizeof(*ranks), host_rank_compare);
+    ranks_count(ranks, n, local, first, all);
 
     const uint32_t me = p->rank;
     const bool has_local_rank = v[me].local_rank != CARD_NO_LOCAL;
