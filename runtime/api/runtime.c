@@ -14,8 +14,8 @@
  * thread only: the child is refused likewise, but keeps copies until it ends. If it
  * survives its parent, the other ranks detect the death by silence.
  *
- * Exit. A destructor sends the goodbye "exited" and leaves the world within
- * EXIT_LIMIT_NS, or when the GPU is done with work of the program in front of ours. If
+ * Exit. A destructor sends the goodbye "exited", or the failure of the program
+ * (exit_cause.h), and leaves the world within EXIT_LIMIT_NS, or when the GPU is done with work of the program in front of ours. If
  * rank 0 serves the rendezvous, it then sends the answers that other ranks have not
  * received. A process that ends with an error because of another rank first waits for
  * EXIT_DELAY_S, since a foreign launcher reports the first exit code that it sees and
@@ -50,15 +50,23 @@ static struct {
     _Atomic bool is_forked;
     /* this process left a world that other ranks had ended; relaxed */
     _Atomic bool was_broken;
+    _Atomic bool was_ended_by_other; /* the last world; relaxed */
+    struct exit_cause exit_cause;
     _Atomic bool
         launcher_finds_cause; /* the launcher itself finds the first failure; relaxed */
 } runtime = {.life_lock = PTHREAD_MUTEX_INITIALIZER,
              .lock = PTHREAD_MUTEX_INITIALIZER,
+             .exit_cause = EXIT_CAUSE_INIT,
              .handles = HANDLES_INIT};
 
 struct handles *runtime_handles(void)
 {
     return &runtime.handles;
+}
+
+struct exit_cause *runtime_exit_cause(void)
+{
+    return &runtime.exit_cause;
 }
 
 const char *runtime_nccl_hint(void)
@@ -192,6 +200,7 @@ static void exit_delay_if_broken(int status, void *arg)
     struct world *w;
 
     (void)arg;
+    exit_cause_add_status(&runtime.exit_cause, status);
     if (status == 0 || runtime_get(&w, NULL) != 0) {
         is_broken = is_broken && status != 0 && !runtime_is_forked();
     } else {
@@ -203,14 +212,39 @@ static void exit_delay_if_broken(int status, void *arg)
         (void)nanosleep(&pause, NULL); /* a signal may cut it short */
 }
 
+static bool world_is_ended_by_other(struct world *w)
+{
+    struct err err = ERR_INIT;
+
+    return coordinator_status(w->co, &err) == HVD_ABORTED && goodbye_rank(err.text) >= 0
+           && goodbye_rank(err.text) != w->contract.place.rank;
+}
+
+bool runtime_is_ended_by_other(void)
+{
+    struct world *w;
+    bool r;
+
+    if (runtime_get(&w, NULL) != 0)
+        return atomic_load_explicit(&runtime.was_ended_by_other, memory_order_relaxed);
+    r = world_is_ended_by_other(w);
+    runtime_put(w);
+    return r;
+}
+
 static void world_leave(struct world *w, enum leave_reason why, uint64_t limit_ns)
 {
+    struct leave leave = {.why = why};
+
+    exit_cause_how(&runtime.exit_cause, leave.how);
+    atomic_store_explicit(&runtime.was_ended_by_other, world_is_ended_by_other(w),
+                          memory_order_relaxed);
     if (coordinator_status(w->co, NULL) != 0)
         atomic_store_explicit(&runtime.was_broken, true, memory_order_relaxed);
     /* While the seat is still run: the last events of other ranks pass through it. */
     timeline_stop(&coordinator_observer(w->co)->timeline,
                   coordinator_status(w->co, NULL) == 0);
-    if (!coordinator_leave(w->co, why, clock_now_ns() + limit_ns)) {
+    if (!coordinator_leave(w->co, &leave, clock_now_ns() + limit_ns)) {
         w->is_leaked = true;
         log_warn(
             "the coordinator did not stop in time, its connections stay open until the "

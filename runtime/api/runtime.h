@@ -4,6 +4,7 @@
 #ifndef RUNTIME_API_RUNTIME_H
 #define RUNTIME_API_RUNTIME_H
 
+#include "runtime/api/exit_cause.h"
 #include "runtime/api/handle.h"
 #include "runtime/world/world.h"
 
@@ -20,6 +21,9 @@ void runtime_put(struct world *w); /* accepts NULL */
 bool runtime_is_forked(
     void); /* this is a child of a process that had called hvd_init */
 struct handles *runtime_handles(void);
+struct exit_cause *runtime_exit_cause(void);
+/* The world has ended because another rank failed; without a world: the last one had. */
+bool runtime_is_ended_by_other(void);
 /* The framework's own NCCL, from hvd_device_hint; "": none. Constant once a world
  * forms. */
 const char *runtime_nccl_hint(void);

@@ -26,7 +26,7 @@ static bool item_is_valid(const struct up_item *item)
     case UP_LOST:
         return item->n <= UP_TEXT_MAX_BYTES;
     case UP_LEAVE:
-        return item->n == 1 && p[0] <= LEAVE_EXIT;
+        return item->n >= 1 && item->n <= UP_TEXT_MAX_BYTES && p[0] <= LEAVE_EXIT;
     case UP_KIND_END:
         break;
     }

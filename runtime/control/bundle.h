@@ -11,7 +11,9 @@
 enum up_kind {              /* wire values */
                UP_WORK = 1, /* core/message of requests */
                UP_SUSPECT,  /* text: the error that the origin's backend failed with */
-               UP_LEAVE, /* u8 enum leave_reason: the origin sends no more requests */
+               /* u8 enum leave_reason, text: the origin sends no more requests; a text:
+                * how it failed (goodbye.h) */
+               UP_LEAVE,
                /* text: how; the origin is the lost rank, reported by its parent */
                UP_LOST,
                UP_KIND_END

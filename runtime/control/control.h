@@ -13,9 +13,15 @@
 
 #include "runtime/base/strbuf.h"
 #include "runtime/contract/hostlist.h"
+#include "runtime/core/goodbye.h"
 #include "runtime/wire/auth.h"
 
 enum leave_reason { LEAVE_SHUTDOWN, LEAVE_EXIT };
+
+struct leave { /* a goodbye */
+    enum leave_reason why;
+    char how[GOODBYE_HOW_BYTES]; /* how the program failed, in place of why; "": not */
+};
 
 #define CONTROL_FANOUT_MIN 2
 #define CONTROL_FANOUT_MAX 64
@@ -35,8 +41,8 @@ struct control_handlers {
     /* Not on rank 0: a message of answers. */
     int (*down)(void *arg, const uint8_t *p, size_t n, struct err *err);
     /* All ranks: a rank has left ("rank 1 (host b, pid 123) called shutdown()"); no
-     * answer follows. Once. */
-    void (*ended)(void *arg, const char *who);
+     * answer follows. Once. is_failure: it has reported a failure of its program. */
+    void (*ended)(void *arg, const char *who, bool is_failure);
     void *arg;
 };
 
@@ -87,7 +93,7 @@ int control_down(struct control *c,
 
 /* This rank leaves in order; `ended` follows on every rank, also on this one.
  * Idempotent. */
-void control_leave(struct control *c, enum leave_reason why);
+void control_leave(struct control *c, const struct leave *leave);
 /* This rank cannot continue (its backend failed with this text). A cause that rank 0
  * finds takes precedence; within about a second control_pump fails with one of the two.
  * Idempotent. */

@@ -20,6 +20,7 @@ enum tree_frame {                   /* types of frames */
                   TREE_DOWN,        /* from the parent: core/message of responses */
                   TREE_ABORT, /* from the parent: text: the cause, for all ranks */
                   TREE_ENDED, /* from the parent: text: who left; after the last response */
+                  TREE_FAILED, /* as TREE_ENDED: who left because its program failed */
                   TREE_HEARTBEAT, /* both ways: nothing */
 };
 
@@ -49,8 +50,8 @@ struct control {
     uint32_t suspect_rank;     /* the rank that reported it */
     char suspicion[CAUSE_BYTES], who_ended[CAUSE_BYTES];
     bool has_left, is_ended, is_broken;
-    enum leave_reason left_why;
-    bool is_fresh; /* just joined: the buffers may already contain frames */
+    struct leave left; /* has_left */
+    bool is_fresh;     /* just joined: the buffers may already contain frames */
     struct err cause;
 };
 
@@ -92,7 +93,7 @@ void tree_settle(struct control *c, const char *text);
  * code. */
 int tree_set_lost(
     const struct control *c, uint32_t rank, int code, const char *how, struct err *err);
-void tree_end(struct control *c, const char *text);
+void tree_end(struct control *c, const char *text, bool is_failure);
 /* The connection failed with r. */
 void tree_lost(struct control *c, uint32_t index, int r);
 void tree_silent(struct control *c, uint32_t index);

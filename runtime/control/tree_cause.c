@@ -13,7 +13,8 @@
  *                silent for half of the time that counts as silence, that silence is
  *                the cause.
  *   no answer    A rank that has reported a loss and gets no answer settles it.
- *   a goodbye    UP_LEAVE with its origin, ENDED down to all. */
+ *   a goodbye    UP_LEAVE with its origin, ENDED down to all; FAILED if the goodbye has a
+ *                text. Both let the ranks carry out what was answered before. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,42 +57,58 @@ void tree_settle(struct control *c, const char *text)
     (void)tree_send_children(c, TREE_ABORT, c->cause.text, strlen(c->cause.text));
 }
 
-void tree_end(struct control *c, const char *text)
+static void send_ended(struct control *c, const char *text, bool is_failure)
+{
+    (void)tree_send_children(c, is_failure ? TREE_FAILED : TREE_ENDED, text,
+                             strlen(text));
+}
+
+void tree_end(struct control *c, const char *text, bool is_failure)
 {
     if (c->is_ended || c->is_broken)
         return;
     c->is_ended = true;
     c->suspect_until_ns = 0; /* a reported loss no longer matters */
     (void)snprintf(c->who_ended, sizeof(c->who_ended), "%s", text);
-    (void)tree_send_children(c, TREE_ENDED, c->who_ended, strlen(c->who_ended));
-    c->cfg.handlers.ended(c->cfg.handlers.arg, c->who_ended);
+    send_ended(c, c->who_ended, is_failure);
+    c->cfg.handlers.ended(c->cfg.handlers.arg, c->who_ended, is_failure);
 }
 
 static void leave_text(const struct control *c,
                        uint32_t rank,
-                       enum leave_reason why,
+                       const struct leave *l,
                        char buf[CAUSE_BYTES])
 {
-    cause_text(c, rank, " ", why == LEAVE_EXIT ? "exited" : "called shutdown()", buf);
+    const char *why = l->why == LEAVE_EXIT ? "exited" : "called shutdown()";
+
+    cause_text(c, rank, " ", *l->how ? l->how : why, buf);
 }
 
-void control_leave(struct control *c, enum leave_reason why)
+static void leave_send(struct control *c)
 {
-    const uint8_t byte = (uint8_t)why;
-    const struct up_item item = {UP_LEAVE, c->cfg.rank, &byte, 1};
+    uint8_t goodbye[1 + GOODBYE_HOW_BYTES] = {(uint8_t)c->left.why};
+    size_t n = strlen(c->left.how);
+
+    memcpy(goodbye + 1, c->left.how, n);
+    (void)tree_put_up(c, &(struct up_item){UP_LEAVE, c->cfg.rank, goodbye, 1 + n});
+    (void)tree_flush_up(c); /* the pump detects a lost parent */
+}
+
+void control_leave(struct control *c, const struct leave *leave)
+{
     char text[CAUSE_BYTES];
 
     if (c->has_left || c->is_broken)
         return;
     c->has_left = true;
-    c->left_why = why;
-    if (tree_is_root(c)) {
-        leave_text(c, 0, why, text);
-        tree_end(c, text);
+    c->left.why = leave->why;
+    goodbye_clean(leave->how, c->left.how, sizeof(c->left.how));
+    if (!tree_is_root(c)) {
+        leave_send(c);
         return;
     }
-    (void)tree_put_up(c, &item); /* the pump detects a lost parent */
-    (void)tree_flush_up(c);
+    leave_text(c, 0, &c->left, text);
+    tree_end(c, text, *c->left.how);
 }
 
 /* For a rank that leaves before it has received ENDED: sends its children the ENDED
@@ -102,8 +119,8 @@ void tree_send_ended_early(struct control *c)
 
     if (!c->has_left || c->is_ended || c->is_broken)
         return;
-    leave_text(c, c->cfg.rank, c->left_why, text);
-    (void)tree_send_children(c, TREE_ENDED, text, strlen(text));
+    leave_text(c, c->cfg.rank, &c->left, text);
+    send_ended(c, text, *c->left.how);
 }
 
 /* --- losses --- */
@@ -257,6 +274,18 @@ static void cause_on_work(struct control *c, const struct up_item *item)
     tree_settle(c, text);
 }
 
+static void cause_on_leave(struct control *c, const struct up_item *item)
+{
+    const uint8_t *p = item->p;
+    struct leave l = {.why = (enum leave_reason)p[0]};
+    char how[UP_TEXT_MAX_BYTES], text[CAUSE_BYTES];
+
+    (void)snprintf(how, sizeof(how), "%.*s", (int)(item->n - 1), (const char *)p + 1);
+    goodbye_clean(how, l.how, sizeof(l.how));
+    leave_text(c, item->origin, &l, text);
+    tree_end(c, text, *l.how);
+}
+
 void tree_on_item(struct control *c, const struct up_item *item)
 {
     char text[CAUSE_BYTES];
@@ -274,9 +303,7 @@ void tree_on_item(struct control *c, const struct up_item *item)
         cause_settle_loss(c, item->origin, text);
         break;
     case UP_LEAVE:
-        leave_text(c, item->origin, (enum leave_reason)((const uint8_t *)item->p)[0],
-                   text);
-        tree_end(c, text);
+        cause_on_leave(c, item);
         break;
     case UP_KIND_END:
         break;

@@ -134,7 +134,7 @@ static void tree_on_text(struct control *c, const struct frame *f)
     if (f->type == TREE_ABORT)
         tree_settle(c, text);
     else
-        tree_end(c, text);
+        tree_end(c, text, f->type == TREE_FAILED);
 }
 
 int tree_on_frame(struct control *c, uint32_t index, const struct frame *f)
@@ -149,7 +149,7 @@ int tree_on_frame(struct control *c, uint32_t index, const struct frame *f)
         return -EBADMSG;
     if (f->type == TREE_DOWN)
         tree_on_down(c, f->p, f->n);
-    else if (f->type == TREE_ABORT || f->type == TREE_ENDED)
+    else if (f->type == TREE_ABORT || f->type == TREE_ENDED || f->type == TREE_FAILED)
         tree_on_text(c, f);
     else
         return -EBADMSG;

@@ -31,6 +31,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/core/nametab.h"
 #include "runtime/core/set_id.h"
+#include "runtime/core/utf8.h"
 
 enum track_state {
     TRACK_IDLE,
@@ -115,26 +116,6 @@ void trace_name(struct trace_event *ev, uint32_t process_set, const char *name)
 }
 
 /* --- JSON --- */
-
-/* Length of the UTF-8 sequence at s; 0: invalid. */
-static size_t utf8_length(const unsigned char *s)
-{
-    size_t n = s[0] < 0x80    ? 1
-               : s[0] < 0xc2  ? 0
-               : s[0] < 0xe0  ? 2
-               : s[0] < 0xf0  ? 3
-               : s[0] <= 0xf4 ? 4
-                              : 0;
-
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    /* overlong forms, surrogates, beyond U+10FFFF */
-    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f)
-        || (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
-        return 0;
-    return n;
-}
 
 /* Writes the inside of a JSON string; invalid UTF-8 becomes a question mark. */
 static void json_put_text(const char *s, struct strbuf *out)

@@ -23,7 +23,7 @@ struct coordinator {
     struct talk talk;
     struct step step;
     struct seat seat;
-    enum leave_reason leave_why; /* set before the seat is abandoned */
+    struct leave leave; /* set before the seat is abandoned */
 };
 
 static struct coordinator *owner_coordinator(struct op_owner *o)
@@ -264,7 +264,7 @@ static void coordinator_end_in_seat(void *arg)
 
     if (!engine_is_over(&co->engine)) {
         timeline_leave(&co->engine.observe.timeline, clock_now_ns());
-        control_leave(co->engine.control, co->leave_why);
+        control_leave(co->engine.control, &co->leave);
     }
     coordinator_end_ops(co);
 }
@@ -282,7 +282,7 @@ static void coordinator_leave_agreement(struct coordinator *co, uint64_t deadlin
 }
 
 bool coordinator_leave(struct coordinator *co,
-                       enum leave_reason why,
+                       const struct leave *leave,
                        uint64_t deadline_ns)
 {
     struct engine *e = &co->engine;
@@ -292,7 +292,7 @@ bool coordinator_leave(struct coordinator *co,
     uint64_t talk_until = now + 2 * third_ns;
 
     tensor_queue_close(&e->queue, HVD_PRECONDITION, SHUT_DOWN_HERE);
-    co->leave_why = why;
+    co->leave = *leave;
     if (!seat_keep(&co->seat, talk_until)) {
         seat_abandon(&co->seat);
         return false;
@@ -300,7 +300,7 @@ bool coordinator_leave(struct coordinator *co,
     coordinator_leave_agreement(co, talk_until);
     atomic_store(&e->life,
                  (int)life_next((enum life)atomic_load(&e->life), LIFE_EV_LEAVE));
-    control_leave(e->control, why);
+    control_leave(e->control, leave);
     while (!engine_is_over(e) && !e->has_failed && clock_now_ns() < talk_until)
         if (!seat_step(&co->seat))
             seat_sleep(&co->seat, talk_until, true);

@@ -67,7 +67,7 @@ int coordinator_wait(struct op *op, enum op_state state, uint64_t deadline_ns);
  * no thread uses control and backend. False: a thread did not leave in time (it hangs
  * in a callback); then control and backend must not be closed. */
 bool coordinator_leave(struct coordinator *co,
-                       enum leave_reason why,
+                       const struct leave *leave,
                        uint64_t deadline_ns);
 /* After that, when the communicators of its GPU are closed. Accepts NULL. */
 void coordinator_close_device(struct coordinator *co);

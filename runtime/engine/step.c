@@ -77,6 +77,10 @@ static void world_mark_ended(struct step *s)
 {
     const char *text = s->talk->end_text;
 
+    if (s->talk->is_end_failure) {
+        world_mark_broken(s, text);
+        return;
+    }
     engine_set_life(s->e, LIFE_EV_ENDED);
     tensor_queue_close(&s->e->queue, HVD_PRECONDITION, text);
     step_fail_all(s, HVD_PRECONDITION, text);

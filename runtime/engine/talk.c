@@ -127,15 +127,16 @@ int talk_on_down(void *arg, const uint8_t *p, size_t n, struct err *err)
     return talk_receive_answers(t, p, n, err);
 }
 
-void talk_on_ended(void *arg, const char *who)
+void talk_on_ended(void *arg, const char *who, bool is_failure)
 {
     struct talk *t = arg;
 
     timeline_leave(&t->e->observe.timeline, clock_now_ns());
     t->has_end = true;
     t->end_at_ns = clock_now_ns() + END_GRACE_NS;
-    (void)snprintf(t->end_text, sizeof(t->end_text),
-                   "Horovod has been shut down: %.440s", who);
+    t->is_end_failure = is_failure;
+    (void)snprintf(t->end_text, sizeof(t->end_text), "%s%.440s",
+                   is_failure ? "" : "Horovod has been shut down: ", who);
 }
 
 /* --- the window --- */

@@ -17,8 +17,9 @@ struct talk {
     struct gather gather;
     struct stall stall;
     uint64_t stall_next_ns;
-    bool has_end;       /* a rank has left: after the last answer the world ends */
-    uint64_t end_at_ns; /* has_end: what is agreed by then is still carried out */
+    bool has_end;        /* a rank has left: after the last answer the world ends */
+    bool is_end_failure; /* has_end: that rank's program has failed */
+    uint64_t end_at_ns;  /* has_end: what is agreed by then is still carried out */
     char end_text[MESSAGE_TEXT_MAX]; /* has_end */
 };
 
@@ -34,7 +35,7 @@ void talk_release(struct talk *t); /* accepts a zeroed one */
 /* control_handlers; arg is the talk. */
 int talk_on_up(void *arg, uint32_t rank, const uint8_t *p, size_t n, struct err *err);
 int talk_on_down(void *arg, const uint8_t *p, size_t n, struct err *err);
-void talk_on_ended(void *arg, const char *who);
+void talk_on_ended(void *arg, const char *who, bool is_failure);
 
 /* New operations of the queue enter negotiation. True: there were some. */
 bool talk_take_new(struct talk *t);

@@ -16,6 +16,12 @@
  * operation ends exactly once, with a status and, on failure, an error message that
  * names the cause. Its end is visible to the callback, to hvd_poll() and to hvd_wait().
  *
+ * Failures. When a rank's program fails, all other ranks get one sentence about it:
+ *
+ *     rank 1 (host b, pid 7) ended: ValueError: bad batch (train.py:40)
+ *
+ * A rank that ends with an error for this reason exits with HVD_EXIT_OTHER_RANK.
+ *
  * Errors. Functions return 0 (HVD_OK) or a negative enum hvd_status unless they say
  * otherwise. hvd_last_error() returns the message of the calling thread's last failure.
  *
@@ -41,9 +47,10 @@ enum hvd_status {
     HVD_NOT_INITIALIZED = -1,
     /* Bad arguments, a name that is already pending, or ranks that disagree. */
     HVD_INVALID_ARGUMENT = -2,
-    /* A rank shut down while the operation was pending. */
+    /* A rank shut down, or exited with code 0, while the operation was pending. */
     HVD_PRECONDITION = -3,
-    /* A rank was lost. The world is broken until hvd_shutdown and hvd_init. */
+    /* A rank was lost or its program has failed. The world is broken until hvd_shutdown
+     * and hvd_init. */
     HVD_ABORTED = -4,
     /* The timeout of this call expired. The operation itself continues. */
     HVD_TIMEOUT = -5,
@@ -110,10 +117,26 @@ struct hvd_config {
 HVD_API int hvd_init(const struct hvd_config *config);
 /* Leaves the world. Pending operations of this rank fail with HVD_PRECONDITION; other
  * ranks that have pending operations, or submit later, get an error that names this
- * rank. Takes at most 5 s and needs no action of other ranks. Calling it without a
+ * rank and, if hvd_set_exit_cause was called, its failure. Takes at most 5 s and needs no action of other ranks. Calling it without a
  * world is no error. hvd_init may follow. */
 HVD_API int hvd_shutdown(void);
 HVD_API int hvd_is_initialized(void); /* 1 or 0 */
+
+/* Sets why this program is about to end, for the next hvd_shutdown or exit(): operations of
+ * the other ranks then fail with HVD_ABORTED and "rank 1 (host b, pid 7) ended: TEXT"; with
+ * an exit_code of 1 to 255: "exited with code 3: TEXT". text: a line of at most 279 bytes of
+ * UTF-8, without control characters (these are replaced, what is longer is cut); NULL:
+ * none. NULL and 0 take the cause back. Without a cause, hvd_shutdown ends the world in
+ * order, and exit(3) says "exited with code 3". A text with secrets does not belong here:
+ * it is in the logs of all ranks. */
+HVD_API int hvd_set_exit_cause(const char *text, int exit_code);
+/* 1 if this process' world, or the last one that it left, has ended because another rank
+ * failed or was lost; else 0. A program that then ends with an error should exit with
+ * HVD_EXIT_OTHER_RANK, as Python programs do for an uncaught HorovodInternalError.
+ * Launchers never take this code for the first cause, and it is low because srun returns
+ * the highest code of all tasks. */
+HVD_API int hvd_ended_by_other(void);
+#define HVD_EXIT_OTHER_RANK 6
 
 /* The place of this rank. HVD_NOT_INITIALIZED, which is negative, before hvd_init.
  * hvd_is_homogeneous returns 1 when all hosts have the same number of ranks, else 0. */

@@ -7,10 +7,11 @@
 #include "runtime/control/control.h"
 
 static const uint8_t exits = LEAVE_EXIT;
+static const uint8_t fails[] = {LEAVE_EXIT, 'e', 'n', 'd', 'e', 'd'};
 static const struct up_item items[] = {
     {UP_WORK, 7, "requests", 8},  {UP_WORK, 16383, "", 0},
     {UP_SUSPECT, 1, "broken", 6}, {UP_LOST, 70000, "connection closed", 17},
-    {UP_LEAVE, 2, &exits, 1},
+    {UP_LEAVE, 2, &exits, 1},     {UP_LEAVE, 3, fails, sizeof(fails)},
 };
 
 static void put_all(struct strbuf *b)
@@ -82,7 +83,6 @@ UNIT_TEST(what_does_not_exist_is_refused)
     const uint8_t huge[] = {UP_WORK, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1};
     const uint8_t reason[] = {UP_LEAVE, 1, 0, 0, 0, 1, 0, 0, 0, LEAVE_EXIT + 1};
     const uint8_t no_reason[] = {UP_LEAVE, 1, 0, 0, 0, 0, 0, 0, 0};
-    const uint8_t reasons[] = {UP_LEAVE, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0};
     uint8_t text[UP_HEADER_BYTES + UP_TEXT_MAX_BYTES + 1] = {UP_SUSPECT, 1};
 
     assert_refused(no_kind, sizeof(no_kind));
@@ -90,11 +90,12 @@ UNIT_TEST(what_does_not_exist_is_refused)
     assert_refused(huge, sizeof(huge));
     assert_refused(reason, sizeof(reason));
     assert_refused(no_reason, sizeof(no_reason));
-    assert_refused(reasons, sizeof(reasons));
     text[5] = (uint8_t)(UP_TEXT_MAX_BYTES + 1);
     text[6] = (UP_TEXT_MAX_BYTES + 1) >> 8;
     assert_refused(text, sizeof(text));
     text[0] = UP_LOST;
+    assert_refused(text, sizeof(text));
+    text[0] = UP_LEAVE;
     assert_refused(text, sizeof(text));
 }
 

@@ -15,6 +15,7 @@ static void leave_one(uint32_t who, enum leave_reason why)
     for (uint32_t r = 0; r < world.size; r++) {
         wait_for(&board->seen[r].n_ended, 1);
         assert_string_equal(seen_of(r)->ended, want);
+        assert_false(seen_of(r)->is_end_failure);
     }
     assert_int_equal(atomic_load(&seen_of(0)->n_ups), who > 0 ? 50 : 0);
     for (uint32_t r = 0; r < world.size; r++) { /* from above, the worst order */
@@ -22,6 +23,55 @@ static void leave_one(uint32_t who, enum leave_reason why)
         world_send_order(r, ORDER_CLOSE, 0, 0, NULL);
         wait_for(&board->seen[r].stage, 4); /* and not 3: no rank was lost */
         assert_string_equal(seen_of(r)->cause, "");
+    }
+    world_close();
+}
+
+/* Of a program that failed: all ranks get how, cleaned, and what was sent before. */
+UNIT_TEST(a_goodbye_says_how_the_program_failed)
+{
+    static const uint32_t ranks[] = {0, 1, 5, 14};
+    static const char how[] =
+        "ended: ValueError: bad\033[31m\n\x9b \xe2\x80\xae caf\xc3\xa9";
+    char want[128];
+
+    for (size_t i = 0; i < ARRAY_LEN(ranks); i++) {
+        uint32_t who = ranks[i];
+
+        (void)snprintf(want, sizeof(want), "%s",
+                       rank_text(three_hosts[who], who,
+                                 " ended: ValueError: bad [31m ? ? caf\xc3\xa9"));
+        world_up(three_hosts);
+        world_send_order(who, ORDER_UP, who > 0 ? 50 : 0, 9, NULL);
+        world_send_order(who, i % 2 ? ORDER_HURRY : ORDER_LEAVE, LEAVE_SHUTDOWN, 0,
+                         how);
+        for (uint32_t r = 0; r < world.size; r++) {
+            if (r == who)
+                continue;
+            wait_for(&board->seen[r].n_ended, 1);
+            assert_string_equal(seen_of(r)->ended, want);
+            assert_true(seen_of(r)->is_end_failure);
+            assert_int_equal(atomic_load(&seen_of(r)->stage), 2); /* no rank was lost */
+        }
+        if (who > 0)
+            assert_int_equal(atomic_load(&seen_of(0)->n_ups), 50);
+        world_close();
+    }
+}
+
+/* A longer text is cut, never refused: the rank would count as lost. */
+UNIT_TEST(a_long_goodbye_is_cut)
+{
+    char how[390];
+
+    memset(how, 'x', sizeof(how) - 1);
+    how[sizeof(how) - 1] = '\0';
+    world_up(one_host);
+    world_send_order(14, ORDER_LEAVE, LEAVE_EXIT, 0, how);
+    for (uint32_t r = 0; r < world.size; r++) {
+        wait_for(&board->seen[r].n_ended, 1);
+        assert_memory_equal(seen_of(r)->ended, "rank 14 (host a, pid 1014) xxx", 30);
+        assert_int_equal(strlen(seen_of(r)->ended), 27 + GOODBYE_HOW_BYTES - 1);
     }
     world_close();
 }

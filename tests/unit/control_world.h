@@ -30,7 +30,7 @@ enum order_kind {
     ORDER_NONE,
     ORDER_UP,      /* arg messages of `bytes` bytes */
     ORDER_DOWN,    /* rank 0: as above */
-    ORDER_LEAVE,   /* arg: enum leave_reason */
+    ORDER_LEAVE,   /* arg: enum leave_reason; text: how it failed */
     ORDER_HURRY,   /* leaves and closes without waiting for anything */
     ORDER_SUSPECT, /* with text */
     ORDER_ABORT,   /* with text */
@@ -50,6 +50,7 @@ struct seen {
     uint64_t over_ns;
     int join_status;
     char cause[CAUSE_BYTES], ended[CAUSE_BYTES];
+    bool is_end_failure;
     uint8_t hello[HELLO_MAX];
     uint32_t n_hello;
     char transport[RANKS_MAX][24];
@@ -58,7 +59,7 @@ struct order {
     _Atomic uint32_t seq;
     enum order_kind kind;
     uint32_t arg, bytes;
-    char text[128];
+    char text[400];
 };
 struct board {
     _Atomic uint32_t may_join;
@@ -120,13 +121,14 @@ static int on_down(void *arg, const uint8_t *p, size_t n, struct err *err)
     return 0;
 }
 
-static void on_ended(void *arg, const char *who)
+static void on_ended(void *arg, const char *who, bool is_failure)
 {
     struct rank_self *s = arg;
 
     if (atomic_load(&s->seen->n_ended) > 0)
         atomic_fetch_add(&s->seen->n_wrong, 1);
     (void)snprintf(s->seen->ended, CAUSE_BYTES, "%s", who);
+    s->seen->is_end_failure = is_failure;
     s->seen->over_ns = clock_now_ns();
     atomic_fetch_add(&s->seen->n_ended, 1);
 }
@@ -150,6 +152,14 @@ static void close_and_go(struct rank_self *s)
     _exit(0);
 }
 
+static void self_leave(struct rank_self *s, const struct order *o)
+{
+    struct leave l = {.why = (enum leave_reason)o->arg};
+
+    (void)snprintf(l.how, sizeof(l.how), "%.*s", (int)sizeof(l.how) - 1, o->text);
+    control_leave(s->c, &l);
+}
+
 static void self_run_order(struct rank_self *s)
 {
     struct order *o = &board->order[s->rank];
@@ -165,10 +175,10 @@ static void self_run_order(struct rank_self *s)
         send_many(s, o->kind == ORDER_UP, o->arg, o->bytes);
         break;
     case ORDER_LEAVE:
-        control_leave(s->c, (enum leave_reason)o->arg);
+        self_leave(s, o);
         break;
     case ORDER_HURRY:
-        control_leave(s->c, (enum leave_reason)o->arg);
+        self_leave(s, o);
         close_and_go(s);
         break;
     case ORDER_SUSPECT:

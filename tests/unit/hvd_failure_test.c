@@ -229,6 +229,124 @@ TREE_TEST(the_rank_that_leaves_is_named)
     }
 }
 
+/* --- a program fails --- */
+
+static const struct failing {
+    const char *text; /* of hvd_set_exit_cause */
+    int code;
+    int exits_with; /* -1: hvd_shutdown */
+    const char *how;
+} failing[] = {
+    {"ValueError: bad batch (train.py:40)", 0, 1,
+     "ended: ValueError: bad batch (train.py:40)"},
+    {"ValueError: bad batch (train.py:40)", 0, -1,
+     "ended: ValueError: bad batch (train.py:40)"},
+    {NULL, 0, 3, "exited with code 3"},
+    {NULL, 7, -1, "exited with code 7"},
+    {"no data", 1, -1, "exited with code 1: no data"},
+    {"a\tb\033", 0, 0, "ended: a b"},
+};
+static const struct failing *fails;
+
+INIT_BODY(failing_body)
+{
+    float v = 1;
+    hvd_handle h;
+
+    CHECK_OK(sum_now("first", &v, 1));
+    CHECK(hvd_ended_by_other() == 0, "before");
+    if (rank == victim) {
+        go_wait(1); /* the other ranks have submitted */
+        CHECK_OK(hvd_set_exit_cause(fails->text, fails->code));
+        CHECK_FAILS(hvd_set_exit_cause("x", 256), HVD_INVALID_ARGUMENT, "0 to 255");
+        stage_set(rank, 2);
+        if (fails->exits_with >= 0)
+            exit(fails->exits_with);
+        return;
+    }
+    CHECK_OK(sum_async("x", &v, 1, &h));
+    stage_set(rank, 1);
+    end_report(wait_release(h));
+    CHECK_FAILS(sum_now("later", &v, 1), HVD_ABORTED, fails->how);
+    CHECK(hvd_ended_by_other() == 1, "after");
+    CHECK_OK(hvd_shutdown());
+    CHECK(hvd_ended_by_other() == 1, "after shutdown");
+}
+
+static void fail_one(const struct failing *f)
+{
+    struct proc_world w;
+    char want[160];
+    int status;
+
+    fails = f;
+    world_start(&w, n_ranks, failing_body);
+    for (int r = 0; r < n_ranks; r++)
+        if (r != victim)
+            stage_wait(r, 1);
+    (void)snprintf(want, sizeof(want), "rank %d (host testhost, pid %d) %s", victim,
+                   (int)w.pid[victim], f->how);
+    go_set(1);
+    assert_int_equal(waitpid(w.pid[victim], &status, 0), w.pid[victim]);
+    assert_int_equal(status, f->exits_with > 0 ? f->exits_with << 8 : 0);
+    world_end(&w, victim);
+    for (int r = 0; r < n_ranks; r++) {
+        if (r == victim)
+            continue;
+        assert_int_equal(shared->r[r].status, HVD_ABORTED);
+        assert_string_equal(shared->r[r].text, want);
+    }
+}
+
+TREE_TEST(a_program_that_fails_is_named_with_its_cause)
+{
+    for (victim = 0; victim < n_ranks; victim += n_ranks == 3 ? 1 : n_ranks - 1)
+        for (size_t i = 0; i < ARRAY_LEN(failing); i++)
+            fail_one(&failing[i]);
+}
+
+/* What was answered before the goodbye is carried out on all ranks. */
+INIT_BODY(last_step_body)
+{
+    float v;
+    int i;
+
+    for (i = 0; i < 200; i++) {
+        v = 1;
+        if (rank == victim && i == 150) {
+            CHECK_OK(hvd_set_exit_cause("done with it", 0));
+            return;
+        }
+        if (sum_now("x", &v, 1) != HVD_OK)
+            break;
+        CHECK(v == (float)size, "%g", (double)v);
+    }
+    CHECK(i == 150, "%d", i);
+    CHECK(strstr(KEPT_TEXT, " ended: done with it"), "%s", KEPT_TEXT);
+}
+
+TREE_TEST(all_ranks_complete_the_last_step_before_a_failure)
+{
+    for (victim = 0; victim < n_ranks; victim++)
+        world_run(n_ranks, last_step_body);
+}
+
+/* A world that has ended by itself has no culprit elsewhere. */
+INIT_TEST(an_orderly_end_is_not_by_another_rank, 2)
+{
+    float v = 1;
+
+    CHECK_OK(sum_now("first", &v, 1));
+    CHECK_OK(hvd_set_exit_cause("taken back", 3));
+    CHECK_OK(hvd_set_exit_cause(NULL, 0));
+    if (rank == 0)
+        return;
+    while (sum_now("x", &v, 1) == HVD_OK)
+        ;
+    CHECK(strstr(KEPT_TEXT, "called shutdown()"), "%s", KEPT_TEXT);
+    CHECK(hvd_ended_by_other() == 0, "%s", hvd_last_error());
+}
+
 WORLD_TEST(shutdown_ends_own_pending_operations, 2)
 {
     float v = 1;

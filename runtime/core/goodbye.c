@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text of a goodbye is a program's: an exception's message, from any rank. It goes
+ * into error texts, logs and terminals of all ranks, and launchers look in their lines
+ * for names of ranks. So rank 0 cleans it before it forms the sentence that all ranks
+ * get. Called by tree_cause.c and by the C API. */
+#include "runtime/core/goodbye.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/core/utf8.h"
+
+/* A valid character: C1 controls, line separators and marks of direction are not
+ * printed. */
+static bool utf8_is_printable(const unsigned char *s, size_t size)
+{
+    if (size == 2)
+        return s[0] != 0xc2 || s[1] >= 0xa0;
+    if (size == 3 && s[0] == 0xe2 && s[1] == 0x80)
+        return s[2] < 0x8b || (s[2] > 0x8f && s[2] < 0xa8) || s[2] > 0xae;
+    if (size == 3 && s[0] == 0xe2 && s[1] == 0x81)
+        return s[2] < 0xa0 || s[2] > 0xaf;
+    return true;
+}
+
+void goodbye_clean(const char *text, char *ret, size_t size_bytes)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    size_t at = 0, size;
+
+    for (; *s; s += size ? size : 1) {
+        size = utf8_length(s);
+        if (at + (size ? size : 1) >= size_bytes)
+            break;
+        if (*s <= ' ' || *s == 0x7f) {
+            if (at > 0 && ret[at - 1] != ' ')
+                ret[at++] = ' ';
+        } else if (size == 0 || !utf8_is_printable(s, size)) {
+            ret[at++] = '?';
+        } else {
+            memcpy(ret + at, s, size);
+            at += size;
+        }
+    }
+    if (at > 0 && ret[at - 1] == ' ')
+        at--;
+    ret[at] = '\0';
+}
+
+int64_t goodbye_rank(const char *text)
+{
+    static const char before[] = "Horovod has been shut down: ", mark[] = "rank ";
+    char *end;
+    long rank;
+
+    if (strncmp(text, before, sizeof(before) - 1) == 0)
+        text += sizeof(before) - 1;
+    if (strncmp(text, mark, sizeof(mark) - 1) != 0)
+        return -1;
+    text += sizeof(mark) - 1;
+    if (*text < '0' || *text > '9')
+        return -1;
+    rank = strtol(text, &end, 10);
+    return rank <= INT32_MAX && strncmp(end, " (host ", 7) == 0 ? rank : -1;
+}

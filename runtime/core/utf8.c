@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* By the table of the well-formed sequences in the Unicode standard. Called by trace.c and
+ * goodbye.c. */
+#include "runtime/core/utf8.h"
+
+size_t utf8_length(const unsigned char *s)
+{
+    size_t n = s[0] < 0x80    ? 1
+               : s[0] < 0xc2  ? 0
+               : s[0] < 0xe0  ? 2
+               : s[0] < 0xf0  ? 3
+               : s[0] <= 0xf4 ? 4
+                              : 0;
+
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    /* overlong forms, surrogates, beyond U+10FFFF */
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f)
+        || (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+        return 0;
+    return n;
+}
