@@ -3,6 +3,10 @@
  * ranks, and how a program learns that another rank has failed (exit_cause.h). */
 #include "runtime/api/api.h"
 
+#include "runtime/contract/failure.h"
+
+_Static_assert(HVD_EXIT_OTHER_RANK == FAILURE_OTHER_RANK, "as launchers know it");
+
 int hvd_set_exit_cause(const char *text, int exit_code)
 {
     struct err *err = api_fresh_error();

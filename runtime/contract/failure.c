@@ -155,29 +155,37 @@ int failure_parse(const char *text, struct failure *ret, struct err *err)
     return 0;
 }
 
+static const struct {
+    int sig;
+    const char *name;
+} names[] = {
+    {SIGHUP, "SIGHUP"},       {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"},
+    {SIGILL, "SIGILL"},       {SIGTRAP, "SIGTRAP"}, {SIGABRT, "SIGABRT"},
+    {SIGBUS, "SIGBUS"},       {SIGFPE, "SIGFPE"},   {SIGKILL, "SIGKILL"},
+    {SIGUSR1, "SIGUSR1"},     {SIGSEGV, "SIGSEGV"}, {SIGUSR2, "SIGUSR2"},
+    {SIGPIPE, "SIGPIPE"},     {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},
+    {SIGSTKFLT, "SIGSTKFLT"}, {SIGCHLD, "SIGCHLD"}, {SIGCONT, "SIGCONT"},
+    {SIGSTOP, "SIGSTOP"},     {SIGTSTP, "SIGTSTP"}, {SIGTTIN, "SIGTTIN"},
+    {SIGTTOU, "SIGTTOU"},     {SIGURG, "SIGURG"},   {SIGXCPU, "SIGXCPU"},
+    {SIGXFSZ, "SIGXFSZ"},     {SIGPROF, "SIGPROF"}, {SIGVTALRM, "SIGVTALRM"},
+    {SIGWINCH, "SIGWINCH"},   {SIGIO, "SIGIO"},     {SIGPWR, "SIGPWR"},
+    {SIGSYS, "SIGSYS"},
+};
+
 const char *signal_name(int sig)
 {
-    static const struct {
-        int sig;
-        const char *name;
-    } names[] = {
-        {SIGHUP, "SIGHUP"},       {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"},
-        {SIGILL, "SIGILL"},       {SIGTRAP, "SIGTRAP"}, {SIGABRT, "SIGABRT"},
-        {SIGBUS, "SIGBUS"},       {SIGFPE, "SIGFPE"},   {SIGKILL, "SIGKILL"},
-        {SIGUSR1, "SIGUSR1"},     {SIGSEGV, "SIGSEGV"}, {SIGUSR2, "SIGUSR2"},
-        {SIGPIPE, "SIGPIPE"},     {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},
-        {SIGSTKFLT, "SIGSTKFLT"}, {SIGCHLD, "SIGCHLD"}, {SIGCONT, "SIGCONT"},
-        {SIGSTOP, "SIGSTOP"},     {SIGTSTP, "SIGTSTP"}, {SIGTTIN, "SIGTTIN"},
-        {SIGTTOU, "SIGTTOU"},     {SIGURG, "SIGURG"},   {SIGXCPU, "SIGXCPU"},
-        {SIGXFSZ, "SIGXFSZ"},     {SIGPROF, "SIGPROF"}, {SIGVTALRM, "SIGVTALRM"},
-        {SIGWINCH, "SIGWINCH"},   {SIGIO, "SIGIO"},     {SIGPWR, "SIGPWR"},
-        {SIGSYS, "SIGSYS"},
-    };
-
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (names[i].sig == sig)
             return names[i].name;
     return sig >= 32 && sig <= 64 ? "real-time signal" : "unknown signal";
+}
+
+int signal_number(const char *name, size_t n)
+{
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (strlen(names[i].name) == n && memcmp(names[i].name, name, n) == 0)
+            return names[i].sig;
+    return 0;
 }
 
 void failure_sentence(const struct failure *f, char *ret, size_t size_bytes)

@@ -20,7 +20,8 @@
 #include "runtime/base/strbuf.h"
 #include "runtime/contract/hostlist.h"
 
-#define FAILURE_LATE 124 /* exit code with rank -1: the agents did not meet in time */
+#define FAILURE_OTHER_RANK 6 /* exit code of a rank: another one failed first (hvd.h) */
+#define FAILURE_LATE       124 /* exit code with rank -1: the agents did not meet in time */
 
 struct failure {
     int32_t rank;
@@ -38,5 +39,6 @@ int failure_parse(const char *text, struct failure *ret, struct err *err);
  * (SIGKILL)" / "... was lost". */
 void failure_sentence(const struct failure *f, char *ret, size_t size_bytes);
 const char *signal_name(int sig); /* "SIGKILL"; "real-time signal"; "unknown signal" */
+int signal_number(const char *name, size_t n); /* of "SIGKILL"; 0: unknown */
 
 #endif

@@ -113,6 +113,64 @@ UNIT_TEST(a_rank_that_hangs_is_named_by_those_that_lost_it)
     assert_int_equal(verdict_pick(&v)->f.signal, SIGKILL);
 }
 
+/* It has said goodbye and hangs at its exit. */
+UNIT_TEST(a_rank_that_has_failed_is_named_by_those_that_its_goodbye_reached)
+{
+    static const struct {
+        const char *line, *sentence;
+        int code;
+    } table[] = {
+        {"E: rank 1 (host b, pid 7) ended: ValueError: bad batch (train.py:40)\n",
+         "rank 1 on b exited with code 1: ValueError: bad batch (train.py:40), as rank "
+         "0 "
+         "reported",
+         1},
+        {"E: rank 1 (host b, pid 7) exited with code 7\n",
+         "rank 1 on b exited with code 7: as rank 0 reported", 7},
+        {"E: rank 1 (host b, pid 7) exited with code 1: no data\n",
+         "rank 1 on b exited with code 1: no data, as rank 0 reported", 1},
+        {"cause=\"rank 1 (host b, pid 7) ended by SIGTERM\"\n",
+         "rank 1 on b was killed by signal 15 (SIGTERM): as rank 0 reported", 143},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        CLEANUP(verdict_release) struct launch_verdict v;
+        struct report r = report_of(0, FAILURE_OTHER_RANK, 0, -1, 10);
+        char sentence[480];
+
+        (void)snprintf(r.tail, sizeof(r.tail), "%s", table[i].line);
+        report_explain(&r);
+        assert_int_equal(r.blames, 1);
+        verdict_init(&v);
+        (void)verdict_add(&v, &r, 1000 * MS);
+        assert_int_equal(verdict_deadline_ns(&v), (1000ull + VERDICT_BLAME_MS) * MS);
+        report_sentence(verdict_pick(&v), sentence, sizeof(sentence));
+        assert_string_equal(sentence, table[i].sentence);
+        assert_int_equal(failure_exit_code(&verdict_pick(&v)->f), table[i].code);
+    }
+}
+
+/* Also when its output, which names the rank, is in a file of its own. */
+UNIT_TEST(the_code_of_a_consequence_is_never_the_first_cause)
+{
+    static const struct {
+        int code, sig;
+    } cause[] = {{1, 0}, {2, 0}, {7, 0}, {0, SIGTERM}, {0, SIGSEGV}};
+
+    for (size_t c = 0; c < ARRAY_LEN(cause); c++) {
+        CLEANUP(verdict_release) struct launch_verdict v;
+        struct report a = report_of(0, FAILURE_OTHER_RANK, 0, -1, 10);
+        struct report b = report_of(1, cause[c].code, cause[c].sig, -1, 20);
+
+        verdict_init(&v);
+        (void)verdict_add(&v, &a, 1000 * MS);
+        assert_int_equal(verdict_deadline_ns(&v), (1000ull + VERDICT_BLAME_MS) * MS);
+        (void)verdict_add(&v, &b, 1100 * MS);
+        assert_int_equal(verdict_pick(&v)->f.rank, 1);
+        assert_int_equal(verdict_deadline_ns(&v), (1000ull + VERDICT_WINDOW_MS) * MS);
+    }
+}
+
 UNIT_TEST(a_rank_that_others_lost_is_not_named_beside_a_cause)
 {
     CLEANUP(verdict_release) struct launch_verdict v;
@@ -152,6 +210,9 @@ UNIT_TEST(blame_is_read_from_the_last_lines)
         {"E: rank 1 (host localhost, pid 13372) was lost: connection closed\n", 0, 1},
         {"Horovod has been shut down: rank 1 (host b, pid 7) called shutdown()\n", 0,
          1},
+        {"rank 1 (host b, pid 7) ended: ValueError: x (a.py:1)\n", 0, 1},
+        {"rank 1 (host b, pid 7) ended by SIGTERM\n", 0, 1},
+        {"rank 1 (host b, pid 7) ended well\n", 0, -1},
         {"rank 1 (host b, pid 7) is late\n", 0, -1},
         {"rank 1 (host b\n) was lost", 0, -1},
         {"rank 8 on\na was lost", 0, -1},

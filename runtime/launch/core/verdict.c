@@ -10,8 +10,9 @@
  *      a rank whose own kernel failed: an illegal address (the memory may also have
  *      belonged to another rank that died)
  *   2  exit code 1, SIGABRT, SIGTERM: possible for causes and consequences
- *   3  a rank whose own last lines name another rank as lost, or another rank's GPU, or
- *      report that NCCL lost a peer                                       (consequence)
+ *   3  a rank whose own last lines name another rank as lost or failed, or another
+ *      rank's GPU, or report that NCCL lost a peer; exit code FAILURE_OTHER_RANK
+ *                                                                         (consequence)
  *      If nothing better arrives, the rank that they name is the cause: it hangs, or its
  *      host is cut off.
  *
@@ -32,6 +33,20 @@
 #include "runtime/contract/gpu_cause.h"
 
 #define MS 1000000ull
+
+/* How the runtime and launchers report the end of a rank, after its name. */
+static const char *const failures[] = {" was lost: ", " exited with code ",
+                                       " ended: ", " ended by "};
+static const char *const orderly[] = {" was lost", " exited", " was killed by signal ",
+                                      " called shutdown()"};
+
+static bool text_is_end(const char *p, const char *const ends[], size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strncmp(p, ends[i], strlen(ends[i])))
+            return true;
+    return false;
+}
 
 void verdict_init(struct launch_verdict *v)
 {
@@ -70,12 +85,11 @@ static void report_share_why(const struct report *from, struct report *to)
         memcpy(to->f.why, from->f.why, sizeof(to->f.why));
 }
 
-/* The text after the last "rank N (host HOST, pid P) was lost: " of these lines, and the
- * host; NULL: there is none. */
+/* What follows "rank N (host HOST, pid P)" in the last of these lines that reports its
+ * end, and the host; NULL: there is none. */
 static const char *
-text_find_lost(const char *tail, int32_t rank, char ret_host[HOST_NAME_MAX_BYTES])
+text_find_end(const char *tail, int32_t rank, char ret_host[HOST_NAME_MAX_BYTES])
 {
-    static const char lost[] = " was lost: ";
     char mark[32];
     const char *found = NULL;
 
@@ -84,13 +98,35 @@ text_find_lost(const char *tail, int32_t rank, char ret_host[HOST_NAME_MAX_BYTES
         const char *host = p + strlen(mark);
         size_t n = strcspn(host, ",)\n"), end = strcspn(host, ")\n");
 
-        if (host[end] != ')' || strncmp(host + end + 1, lost, sizeof(lost) - 1) != 0
-            || n >= HOST_NAME_MAX_BYTES)
+        if (host[end] != ')' || n >= HOST_NAME_MAX_BYTES
+            || !text_is_end(host + end + 1, failures, ARRAY_LEN(failures)))
             continue;
         (void)snprintf(ret_host, HOST_NAME_MAX_BYTES, "%.*s", (int)n, host);
-        found = host + end + sizeof(lost);
+        found = host + end + 1;
     }
     return found;
+}
+
+/* From the words of a loss or a goodbye: the code or signal, and the rest of the line. */
+static void failure_read_end(struct failure *f, const char *how, int32_t witness)
+{
+    static const char exited[] = " exited with code ", by[] = " ended by ";
+    size_t n = strcspn(how, ":;\n");
+
+    f->exit_code = f->signal = 0;
+    if (strncmp(how, exited, sizeof(exited) - 1) == 0)
+        f->exit_code = (int)strtol(how + sizeof(exited) - 1, NULL, 10) & 255;
+    else if (strncmp(how, by, sizeof(by) - 1) == 0)
+        f->signal =
+            signal_number(how + sizeof(by) - 1,
+                          strspn(how + sizeof(by) - 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"));
+    else if (strncmp(how, " ended:", 7) == 0)
+        f->exit_code = 1; /* of an uncaught exception */
+    how += n;
+    how += *how == ':' ? 2 : 0;
+    n = strcspn(how, ";\n");
+    (void)snprintf(f->why, sizeof(f->why), "%.*s%sas rank %d reported",
+                   n < 160 ? (int)n : 160, how, n > 0 ? ", " : "", witness);
 }
 
 /* What a rank that lost a peer reports, as a report about that peer. */
@@ -98,21 +134,17 @@ static void verdict_note_lost(struct launch_verdict *v, const struct report *r)
 {
     char host[HOST_NAME_MAX_BYTES];
     const char *how;
-    size_t n;
 
     if (v->lost.n_ranks || r->f.rank < 0 || r->blames < 0
-        || !(how = text_find_lost(r->tail, r->blames, host)))
+        || !(how = text_find_end(r->tail, r->blames, host)))
         return;
     v->lost = *r;
     v->lost.f.rank = r->blames;
-    v->lost.f.exit_code = v->lost.f.signal = 0;
     v->lost.first_rank = (uint32_t)r->blames;
     v->lost.n_ranks = 1;
     v->lost.blames = -1;
-    n = strcspn(how, ";\n");
     (void)snprintf(v->lost.f.host, sizeof(v->lost.f.host), "%s", host);
-    (void)snprintf(v->lost.f.why, sizeof(v->lost.f.why), "%.*s, as rank %d reported",
-                   n < 160 ? (int)n : 160, how, r->f.rank);
+    failure_read_end(&v->lost.f, how, r->f.rank);
 }
 
 int verdict_add(struct launch_verdict *v, const struct report *r, uint64_t now_ns)
@@ -166,6 +198,8 @@ static int report_class(const struct launch_verdict *v, const struct report *r)
         return 0;
     if (cause == GPU_CAUSE_PROGRAM)
         return 1;
+    if (r->f.exit_code == FAILURE_OTHER_RANK)
+        return 3;
     if (r->f.signal)
         return r->f.signal == SIGABRT || r->f.signal == SIGTERM ? 2 : 1;
     return r->f.exit_code == 1 || r->f.exit_code == 128 + SIGABRT
@@ -206,8 +240,10 @@ uint64_t verdict_deadline_ns(const struct launch_verdict *v)
     if (!best)
         return UINT64_MAX;
     int32_t rank;
-    bool waits = best->blames >= 0 ? !verdict_has_rank(v, best->blames)
-                                   : report_gpu_cause(best, &rank) == GPU_CAUSE_REMOTE;
+    bool waits = best->blames >= 0
+                     ? !verdict_has_rank(v, best->blames)
+                     : best->f.exit_code == FAILURE_OTHER_RANK
+                           || report_gpu_cause(best, &rank) == GPU_CAUSE_REMOTE;
     return v->first_ns + (waits ? VERDICT_BLAME_MS : VERDICT_WINDOW_MS) * MS;
 }
 
@@ -215,8 +251,6 @@ uint64_t verdict_deadline_ns(const struct launch_verdict *v)
  * exited follow. */
 static bool text_is_rank_end(const char *p)
 {
-    static const char *const ends[] = {" was lost", " exited", " was killed by signal ",
-                                       " called shutdown()"};
     if (!strncmp(p, " on ", 4))
         p += 4 + strcspn(p + 4, " \n");
     else if (!strncmp(p, " (host ", 7))
@@ -224,10 +258,8 @@ static bool text_is_rank_end(const char *p)
     else
         return false;
     p += *p == ')';
-    for (size_t i = 0; i < ARRAY_LEN(ends); i++)
-        if (!strncmp(p, ends[i], strlen(ends[i])))
-            return true;
-    return false;
+    return text_is_end(p, failures, ARRAY_LEN(failures))
+           || text_is_end(p, orderly, ARRAY_LEN(orderly));
 }
 
 int32_t blame_scan(const char *tail, int32_t self)

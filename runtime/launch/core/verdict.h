@@ -27,8 +27,8 @@ struct launch_verdict {
     struct report *v;
     size_t n, cap;
     uint64_t first_ns;
-    struct report
-        lost; /* of the rank that the first such report names; n_ranks 0: none */
+    /* of the rank that the first such report names as lost or failed; n_ranks 0: none */
+    struct report lost;
 };
 
 void verdict_init(struct launch_verdict *v);
@@ -41,12 +41,13 @@ int verdict_add(struct launch_verdict *v, const struct report *r, uint64_t now_n
  * it. */
 uint64_t verdict_deadline_ns(const struct launch_verdict *v);
 /* The report of the cause; NULL without reports. If only ranks have reported that lost a
- * peer, which has not ended itself (it hangs, or its host is cut off), it is about that
- * peer. */
+ * peer, which has not ended itself (it hangs, also at its exit, or its host is cut off),
+ * it is about that peer. */
 const struct report *verdict_pick(const struct launch_verdict *v);
 
 /* Finds the rank that a rank's last lines name as lost, in the runtime's error
- * messages: "lost rank 3", "rank 3 (host b, pid 7) was lost" or "called shutdown()",
+ * messages: "lost rank 3", "rank 3 (host b, pid 7) was lost", "ended: ValueError" or
+ * "called shutdown()",
  * "rank 3 on b exited with code 3" or "was killed by signal 9"; -1: none. A rank does
  * not blame itself. */
 int32_t blame_scan(const char *tail, int32_t self);
