@@ -58,6 +58,7 @@ static void engine_set_life(struct engine *e, enum life_event ev)
 static void world_mark_broken(struct step *s, const char *cause)
 {
     struct engine *e = s->e;
+    bool was_leaving = atomic_load(&e->life) == LIFE_DRAINING;
 
     engine_set_life(e, LIFE_EV_FAILED);
     e->has_failed = true;
@@ -66,7 +67,9 @@ static void world_mark_broken(struct step *s, const char *cause)
     /* also without batches in flight: then the device is parked and not closed */
     device_abort(&e->gpu);
     tensor_queue_close(&e->queue, HVD_ABORTED, cause);
-    if (e->rank == 0)
+    if (s->talk->is_end_failure && was_leaving)
+        log_debug("this rank has failed, its operations too", "cause=\"%s\"", cause);
+    else if (e->rank == 0)
         log_error("the world is broken, all operations fail", "cause=\"%s\"", cause);
     else
         log_info("the world is broken, all operations fail", "cause=\"%s\"", cause);

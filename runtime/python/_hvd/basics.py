@@ -8,7 +8,7 @@ import signal
 import threading
 import warnings
 
-from _hvd import _mpi, _native, gpu, handles
+from _hvd import _mpi, _native, ending, gpu, handles
 from _hvd import process_sets as _sets
 from _hvd.exceptions import HorovodInternalError
 
@@ -110,6 +110,7 @@ def _join_world(timeout_ms, ranks, set_ranks):
         with _start_lock:
             if not _exit_hook_registered:
                 atexit.register(shutdown)
+                ending.install()
                 _exit_hook_registered = True
                 _show_stacks_when_late()
             if _native.start(timeout_ms, (ranks, *set_ranks)):

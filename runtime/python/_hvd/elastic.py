@@ -371,7 +371,7 @@ _COLLECTIVE = re.compile(
 _OF_TENSORFLOW = ("UnknownError", "FailedPreconditionError", "AbortedError", "CancelledError")
 
 
-def _is_failed_collective(error):
+def is_failed_collective(error):
     """Whether this exception is a failed collective, as TensorFlow or JAX report it.
 
     A wrong argument of this rank (InvalidArgumentError) is not one: a retry would fail again.
@@ -395,7 +395,7 @@ def as_collective_errors(func):
         except (HorovodInternalError, HostsUpdatedInterrupt):
             raise
         except Exception as e:
-            if _is_failed_collective(e):
+            if is_failed_collective(e):
                 raise HorovodInternalError(str(e)) from e
             raise
 

@@ -64,7 +64,8 @@ def call(directory):
         value = func(*args, **kwargs)
     except Exception as e:
         traceback.print_exc()
-        return raised(e), 1
+        ending = sys.modules.get("_hvd.ending")
+        return raised(e), ending.report(e) if ending else 1
     from _hvd import pickling
 
     try:

@@ -272,6 +272,26 @@ static PyObject *py_mac(PyObject *module, PyObject *args)
     return PyBytes_FromStringAndSize((const char *)mac, sizeof(mac));
 }
 
+/* set_exit_cause(text or None, exit_code): for the goodbye that follows. */
+static PyObject *py_set_exit_cause(PyObject *module, PyObject *args)
+{
+    const char *text;
+    int code;
+
+    if (!PyArg_ParseTuple(args, "zi:set_exit_cause", &text, &code))
+        return NULL;
+    if (hvd_set_exit_cause(text, code) != HVD_OK)
+        return raise_status(module, HVD_INVALID_ARGUMENT, 1);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_ended_by_other(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(hvd_ended_by_other());
+}
+
 static PyObject *py_version(PyObject *module, PyObject *unused)
 {
     (void)module;
@@ -350,11 +370,16 @@ static PyMethodDef methods[] = {
     {"stats_text", py_stats_text, METH_NOARGS, "counters as Prometheus reads them"},
     {"mac", py_mac, METH_VARARGS,
      "mac(purpose, address, n_bytes) -> bytes, by a key of the job token"},
+    {"set_exit_cause", py_set_exit_cause, METH_VARARGS,
+     "set_exit_cause(text, exit_code): why this process ends"},
+    {"ended_by_other", py_ended_by_other, METH_NOARGS,
+     "whether another rank has ended the world"},
     {"version", py_version, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 int life_add_to(PyObject *module)
 {
-    return PyModule_AddFunctions(module, methods);
+    return PyModule_AddIntConstant(module, "EXIT_OTHER_RANK", HVD_EXIT_OTHER_RANK)
+           || PyModule_AddFunctions(module, methods);
 }

@@ -12,7 +12,7 @@ import threading
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
-from _hvd.elastic import _is_failed_collective
+from _hvd.elastic import is_failed_collective
 from _hvd.tensorflow import mpi_ops
 from checks import expect_error
 
@@ -39,7 +39,7 @@ def graph():
         try:
             tf.function(f)(tf.ones([2]))
         except tf.errors.UnknownError as e:
-            assert not isinstance(e, hvd.HorovodInternalError) and _is_failed_collective(e), e
+            assert not isinstance(e, hvd.HorovodInternalError) and is_failed_collective(e), e
             raise
 
     for f in (one, group):
@@ -110,7 +110,7 @@ if R == 0:
 hvd.shutdown()
 expect_error(tf.errors.FailedPreconditionError, ["hvd.init()"], mpi_ops._allreduce, tf.ones([1]))
 expect_error(tf.errors.FailedPreconditionError, ["hvd.init()"], mpi_ops.size_op)
-assert not _is_failed_collective(tf.errors.FailedPreconditionError(None, None, "not initialized"))
+assert not is_failed_collective(tf.errors.FailedPreconditionError(None, None, "not initialized"))
 
 hvd.init()
 assert float(mpi_ops._allreduce(tf.constant(1.0))) == 2

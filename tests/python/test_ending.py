@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cause of a rank's end travels: the sentence of the other ranks, and all exit codes."""
+
+import re
+import unittest
+
+from job import bare_ranks, horovodrun, python
+
+OTHER_RANK = 6  # HVD_EXIT_OTHER_RANK
+PLACE = r"\(ending\.py:\d+\)"
+
+# how rank 1 ends: its exit code, what the other ranks report of it
+FAILURES = {
+    "raise": (1, r"ended: ValueError: bad batch \[31m of two lines " + PLACE),
+    "library": (1, r"ended: JSONDecodeError: Expecting .* " + PLACE),
+    "odd": (1, r"ended: Odd: its message cannot be made " + PLACE),
+    "long": (1, r"ended: KeyError: 'x{180,186}\.\.\. " + PLACE),
+    "exit": (7, r"exited with code 7"),
+    "text": (1, r"exited with code 1: no data left"),
+    "quit": (5, r"exited with code 5"),
+    "interrupt": (-2, r"ended: KeyboardInterrupt " + PLACE),
+    "hook": (1, r"ended: ValueError: bad batch " + PLACE),
+}
+ORDERLY = {"goes-on": 0, "zero": 0}
+
+
+class Ending(unittest.TestCase):
+    def assert_named(self, ended, how):
+        """The uncaught exception of a rank names rank 1 and how it has ended."""
+        self.assertRegex(ended.out, rf"(?m)HorovodInternalError: rank 1 \(host [^)]+, pid \d+\) {how}$")
+
+    def test_the_cause_reaches_the_other_ranks_without_a_launcher(self):
+        for how, (code, said) in FAILURES.items():
+            with self.subTest(how):
+                first, culprit, last = bare_ranks(3, "ending.py", how)
+                self.assertEqual(culprit.code, code, culprit)
+                for ended in (first, last):
+                    self.assertEqual(ended.code, OTHER_RANK, ended)
+                    self.assert_named(ended, said)
+                if code == 1 and how != "text":
+                    self.assertIn("Traceback", culprit.out, "the hook hides the traceback")
+                if how == "hook":
+                    self.assertEqual(culprit.out.count("HOOK"), 1, culprit)
+
+    def test_horovodrun_shows_the_culprit(self):
+        for how, said in (
+            ("raise", "exited with code 1"),
+            ("exit", "exited with code 7"),
+            ("interrupt", r"was killed by signal 2 \(SIGINT\)"),
+        ):
+            with self.subTest(how):
+                ended = horovodrun(4, "ending.py", how)
+                code, sentence = FAILURES[how]
+                self.assertEqual(ended.code, code if code > 0 else 128 - code, ended)
+                self.assertRegex(ended.out, rf"(?m)^horovodrun: rank 1 on \S+ {said}", ended)
+                self.assert_named(ended, sentence)
+
+    def test_an_orderly_end_is_none_of_a_failure(self):
+        for how, code in ORDERLY.items():
+            with self.subTest(how):
+                first, leaver, last = bare_ranks(3, "ending.py", how)
+                self.assertEqual(leaver.code, code, leaver)
+                for ended in (first, last):
+                    self.assertRegex(ended.out, r"shut down: rank 1 \(host [^)]+\) called shutdown\(\)")
+                    self.assertEqual(ended.code, 1, f"no other rank has failed: {ended}")
+
+    def test_what_the_other_ranks_do_decides_their_exit_code(self):
+        for others, code in (("shutdown", OTHER_RANK), ("wrap", OTHER_RANK), ("survive", 0)):
+            with self.subTest(others):
+                first, culprit = bare_ranks(2, "ending.py", "raise", others)
+                self.assertEqual((first.code, culprit.code), (code, 1), f"{first}\n{culprit}")
+                self.assertRegex(first.out, FAILURES["raise"][1])
+
+    def test_a_killed_rank_is_lost(self):
+        first, culprit = bare_ranks(2, "ending.py", "kill")
+        self.assertEqual((first.code, culprit.code), (OTHER_RANK, -9), f"{first}\n{culprit}")
+        self.assert_named(first, "was lost: connection closed")
+
+    def test_a_program_without_init_is_left_alone(self):
+        code = """
+import sys
+import horovod.torch as hvd
+assert sys.excepthook is sys.__excepthook__ and type(sys.exit).__name__ == "builtin_function_or_method"
+hvd.init()
+assert sys.excepthook is not sys.__excepthook__
+hook = sys.excepthook
+hvd.shutdown()
+hvd.init()
+assert sys.excepthook is hook, "installed twice"
+raise ValueError("alone")
+"""
+        ended = python(code)
+        self.assertEqual(ended.code, 1, ended)
+        self.assertEqual(len(re.findall("ValueError: alone", ended.out)), 1, ended)
+
+
+if __name__ == "__main__":
+    unittest.main()
