@@ -30,6 +30,7 @@
 #include <time.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/api/signals.h"
 #include "runtime/base/log.h"
 #include "runtime/bootstrap/bootstrap.h"
 
@@ -326,6 +327,8 @@ static int runtime_init_locked(uint64_t start_timeout_ns,
                           w->contract.launcher == LAUNCHER_RINGMASTER
                               || w->contract.launcher == LAUNCHER_NONE,
                           memory_order_relaxed);
+    if (w->job.size > 1)
+        signals_watch();
     (void)pthread_mutex_lock(&runtime.lock);
     runtime.world = w;
     (void)pthread_mutex_unlock(&runtime.lock);

@@ -94,6 +94,9 @@ int control_down(struct control *c,
 /* This rank leaves in order; `ended` follows on every rank, also on this one.
  * Idempotent. */
 void control_leave(struct control *c, const struct leave *leave);
+/* After control_leave, for a process that ends without control_close: sends what is unsent,
+ * and the goodbye to the ranks below. */
+void control_flush(struct control *c, uint64_t deadline_ns);
 /* This rank cannot continue (its backend failed with this text). A cause that rank 0
  * finds takes precedence; within about a second control_pump fails with one of the two.
  * Idempotent. */

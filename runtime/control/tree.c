@@ -340,18 +340,21 @@ int control_open(const struct control_config *cfg,
     return 0;
 }
 
+void control_flush(struct control *c, uint64_t deadline_ns)
+{
+    tree_send_ended_early(c);
+    for (uint32_t i = 0; i < c->n_edges; i++)
+        if (c->edges[i].conn.fd >= 0)
+            (void)frame_flush_until(&c->edges[i].conn, deadline_ns); /* best effort */
+}
+
 void control_close(struct control *c)
 {
-    uint64_t deadline = clock_now_ns() + NS_PER_S;
-
     if (!c)
         return;
-    tree_send_ended_early(c);
-    for (uint32_t i = 0; i < c->n_edges; i++) {
-        if (c->edges[i].conn.fd >= 0)
-            (void)frame_flush_until(&c->edges[i].conn, deadline); /* best effort */
+    control_flush(c, clock_now_ns() + NS_PER_S);
+    for (uint32_t i = 0; i < c->n_edges; i++)
         frame_release(&c->edges[i].conn);
-    }
     mem_free(c->edges);
     shape_release(&c->shape);
     strbuf_release(&c->up);

@@ -311,6 +311,17 @@ bool coordinator_leave(struct coordinator *co,
            && seat_await_empty(&co->seat, deadline_ns);
 }
 
+bool coordinator_say(struct coordinator *co,
+                     const struct leave *leave,
+                     uint64_t deadline_ns)
+{
+    if (!seat_keep(&co->seat, deadline_ns))
+        return false;
+    control_leave(co->engine.control, leave);
+    control_flush(co->engine.control, deadline_ns);
+    return true;
+}
+
 void coordinator_close_device(struct coordinator *co)
 {
     if (co)

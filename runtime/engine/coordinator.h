@@ -69,7 +69,14 @@ int coordinator_wait(struct op *op, enum op_state state, uint64_t deadline_ns);
 bool coordinator_leave(struct coordinator *co,
                        const struct leave *leave,
                        uint64_t deadline_ns);
-/* After that, when the communicators of its GPU are closed. Accepts NULL. */
+/* Only sends the goodbye, by any thread, for a process that is about to die by a signal:
+ * nothing is carried out or failed any more, since the program must not see an end of
+ * its operations. The seat is kept until the process ends. False: the seat did not
+ * become free in time. */
+bool coordinator_say(struct coordinator *co,
+                     const struct leave *leave,
+                     uint64_t deadline_ns);
+/* After coordinator_leave, when the communicators of its GPU are closed. Accepts NULL. */
 void coordinator_close_device(struct coordinator *co);
 /* In a forked child. */
 void coordinator_forked(const struct coordinator *co);

@@ -2,6 +2,7 @@
 """The cause of a rank's end travels: the sentence of the other ranks, and all exit codes."""
 
 import re
+import tempfile
 import unittest
 
 from job import bare_ranks, horovodrun, python
@@ -20,8 +21,14 @@ FAILURES = {
     "quit": (5, r"exited with code 5"),
     "interrupt": (-2, r"ended: KeyboardInterrupt " + PLACE),
     "hook": (1, r"ended: ValueError: bad batch " + PLACE),
+    "term": (-15, r"ended by SIGTERM"),
+    "term-busy": (-15, r"ended by SIGTERM"),
+    "term-self": (-15, r"ended by SIGTERM"),
+    "fault": (-11, r"ended by SIGSEGV"),
+    "abort": (-6, r"ended by SIGABRT"),
+    "kill": (-9, r"was lost: connection closed"),
 }
-ORDERLY = {"goes-on": 0, "zero": 0}
+ORDERLY = {"continue": 0, "zero": 0}
 
 
 class Ending(unittest.TestCase):
@@ -47,6 +54,8 @@ class Ending(unittest.TestCase):
             ("raise", "exited with code 1"),
             ("exit", "exited with code 7"),
             ("interrupt", r"was killed by signal 2 \(SIGINT\)"),
+            ("term", r"was killed by signal 15 \(SIGTERM\)"),
+            ("kill", r"was killed by signal 9 \(SIGKILL\)"),
         ):
             with self.subTest(how):
                 ended = horovodrun(4, "ending.py", how)
@@ -55,7 +64,7 @@ class Ending(unittest.TestCase):
                 self.assertRegex(ended.out, rf"(?m)^horovodrun: rank 1 on \S+ {said}", ended)
                 self.assert_named(ended, sentence)
 
-    def test_an_orderly_end_is_none_of_a_failure(self):
+    def test_an_orderly_end_is_no_failure(self):
         for how, code in ORDERLY.items():
             with self.subTest(how):
                 first, leaver, last = bare_ranks(3, "ending.py", how)
@@ -71,9 +80,12 @@ class Ending(unittest.TestCase):
                 self.assertEqual((first.code, culprit.code), (code, 1), f"{first}\n{culprit}")
                 self.assertRegex(first.out, FAILURES["raise"][1])
 
-    def test_a_killed_rank_is_lost(self):
-        first, culprit = bare_ranks(2, "ending.py", "kill")
-        self.assertEqual((first.code, culprit.code), (OTHER_RANK, -9), f"{first}\n{culprit}")
+    def test_a_rank_that_its_launcher_stops_is_no_cause(self):
+        with tempfile.TemporaryDirectory() as directory:
+            launcher = 'mkfifo "$0"; "$@" >"$0" & read -r said <"$0"; kill -TERM $!; wait $!'
+            prefix = {1: ["sh", "-c", launcher, f"{directory}/said"]}
+            first, stopped = bare_ranks(2, "ending.py", "wait", prefix=prefix)
+        self.assertEqual((first.code, stopped.code), (OTHER_RANK, 128 + 15), f"{first}\n{stopped}")
         self.assert_named(first, "was lost: connection closed")
 
     def test_a_program_without_init_is_left_alone(self):

@@ -9,7 +9,7 @@ install() is called by the first init(); a program that never calls it is left a
 sys.excepthook is always called, and nothing here may keep it from printing the traceback.
 
 Invariants
- - Only what ends this process is a cause. A hook that is called while the program goes on (a console, a
+ - Only what ends this process is a cause. A hook that is called while the program continues (a console, a
    thread, a forked child) passes the exception on. The interpreter asks a SystemExit for its code when it
    ends by it, and then no Python code runs; a program that catches the exception asks from its own frame.
  - A failure because of another rank's failure is no cause. Such a process exits with EXIT_OTHER_RANK.

@@ -5,7 +5,9 @@ OTHERS: what they do about it (nothing: the exception is uncaught). The test loo
 """
 
 import code
+import ctypes
 import json
+import multiprocessing
 import os
 import signal
 import sys
@@ -60,7 +62,7 @@ def hook_of_the_program():
     raise ValueError("bad batch")
 
 
-def goes_on():
+def continues():
     """Nothing of this ends the program."""
     try:
         sys.exit(9)
@@ -78,16 +80,30 @@ def goes_on():
     if pid == 0:
         raise ValueError("of a child")
     assert os.waitpid(pid, 0)[1] == 1 << 8
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    child.start()
+    child.terminate()
+    child.join()
+    assert child.exitcode == -signal.SIGTERM, child
+    objects.broadcast_object(1)
 
 
-def kills(number):
+def killed_by_stranger(number):
     pid = os.getpid()
     if os.fork() == 0:
-        # no child of the program, so that it looks like a person's
         if os.fork() == 0:
             os.kill(pid, number)
         os._exit(0)
     time.sleep(60)
+
+
+def killed_while_it_works(number):
+    threading.Timer(0.2, killed_by_stranger, (number,)).start()
+    work()
+
+
+def faults():
+    ctypes.string_at(0)
 
 
 def shuts_down_first():
@@ -121,12 +137,15 @@ ENDS = {
     "quit": lambda: exit(5),
     "interrupt": interrupted,
     "hook": hook_of_the_program,
-    "goes-on": goes_on,
+    "continue": continues,
     "zero": lambda: sys.exit(0),
-    "term": lambda: kills(signal.SIGTERM),
-    "kill": lambda: kills(signal.SIGKILL),
-    "segv": lambda: kills(signal.SIGSEGV),
+    "kill": lambda: killed_by_stranger(signal.SIGKILL),
+    "term": lambda: killed_by_stranger(signal.SIGTERM),
+    "term-busy": lambda: killed_while_it_works(signal.SIGTERM),
+    "term-self": lambda: os.kill(os.getpid(), signal.SIGTERM),
+    "fault": faults,
     "abort": os.abort,
+    "wait": lambda: (print("WAITS", flush=True), work()),
 }
 OTHERS = {"shutdown": shuts_down_first, "wrap": wraps, "survive": survives}
 
