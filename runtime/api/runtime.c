@@ -293,6 +293,15 @@ static void runtime_end_change(void)
     (void)pthread_mutex_unlock(&runtime.life_lock);
 }
 
+/* It reports the rank that failed, whichever it sees first. srun does not: the plugin
+ * starts its tasks, and Slurm ends the step with the first one that fails. */
+static bool launcher_finds_cause(const struct contract *c)
+{
+    return c->launcher == LAUNCHER_NONE
+           || (c->launcher == LAUNCHER_RINGMASTER
+               && strncmp(c->job_id, "slurm.", 6) != 0);
+}
+
 static int runtime_init_locked(uint64_t start_timeout_ns,
                                const struct part_ranks *ranks,
                                const struct static_sets *sets,
@@ -324,9 +333,7 @@ static int runtime_init_locked(uint64_t start_timeout_ns,
         return rc;
     }
     atomic_store_explicit(&runtime.launcher_finds_cause,
-                          w->contract.launcher == LAUNCHER_RINGMASTER
-                              || w->contract.launcher == LAUNCHER_NONE,
-                          memory_order_relaxed);
+                          launcher_finds_cause(&w->contract), memory_order_relaxed);
     if (w->job.size > 1)
         signals_watch();
     (void)pthread_mutex_lock(&runtime.lock);

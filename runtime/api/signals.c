@@ -14,7 +14,10 @@
  *                        goodbye needs. The thread "hvd-signals" then raises the signal.
  *   who stops the job    (a process that this one descends from, as launchers do, the
  *                        terminal, or one of another PID namespace) The same without a
- *                        goodbye: all ranks get the signal, and none is the cause.
+ *                        goodbye: all ranks get the signal, and none is the cause. If
+ *                        another rank's failure has ended the world, SIGTERM becomes
+ *                        the exit code of a consequence: for srun a signal outranks the
+ *                        exit code of the rank that failed.
  *
  * Exit status and core dump are those of the default action: a handler that has waited
  * returns to the faulting instruction with the signal pending. A signal that the program
@@ -132,7 +135,7 @@ static void goodbye_send(int sig)
     struct leave leave = {.why = LEAVE_EXIT};
     struct world *w;
 
-    if (sender_stops_job(atomic_load(&watch.sender)) || runtime_get(&w, NULL) != 0)
+    if (runtime_get(&w, NULL) != 0)
         return;
     (void)snprintf(leave.how, sizeof(leave.how), "ended by %s", signal_name(sig));
     (void)coordinator_say(w->co, &leave, deadline_ns);
@@ -143,6 +146,7 @@ static void *signals_main(void *arg)
 {
     uint64_t n;
     sigset_t set;
+    bool is_stop;
     int sig;
 
     (void)arg;
@@ -150,7 +154,11 @@ static void *signals_main(void *arg)
     while (read(watch.ask_fd, &n, sizeof(n)) < 0 && errno == EINTR)
         ;
     sig = atomic_load(&watch.sig);
-    goodbye_send(sig);
+    is_stop = sender_stops_job(atomic_load(&watch.sender));
+    if (is_stop && sig == SIGTERM && runtime_is_ended_by_other())
+        _exit(FAILURE_OTHER_RANK);
+    if (!is_stop)
+        goodbye_send(sig);
     if (atomic_load(&watch.sender) == watch.pid) {
         (void)!write(watch.done_fd, &n, sizeof(n)); /* the handler's thread ends us */
         return NULL;

@@ -20,7 +20,10 @@
  *
  *     rank 1 (host b, pid 7) ended: ValueError: bad batch (train.py:40)
  *
- * A rank that ends with an error for this reason exits with HVD_EXIT_OTHER_RANK.
+ * A rank that ends with an error for this reason exits with HVD_EXIT_OTHER_RANK. The
+ * sentence comes from hvd_set_exit_cause, the status of exit(), or a signal: in a world of
+ * several ranks hvd_init handles SIGTERM, SIGINT, SIGSEGV, SIGBUS, SIGFPE, SIGILL and
+ * SIGABRT if they have their default action, which follows within 200 ms.
  *
  * Errors. Functions return 0 (HVD_OK) or a negative enum hvd_status unless they say
  * otherwise. hvd_last_error() returns the message of the calling thread's last failure.

@@ -3,9 +3,11 @@
 
 import re
 import tempfile
+import textwrap
 import unittest
+from pathlib import Path
 
-from job import bare_ranks, horovodrun, python
+from job import ROOT, bare_ranks, horovodrun, python
 
 OTHER_RANK = 6  # HVD_EXIT_OTHER_RANK
 PLACE = r"\(ending\.py:\d+\)"
@@ -87,6 +89,16 @@ class Ending(unittest.TestCase):
             first, stopped = bare_ranks(2, "ending.py", "wait", prefix=prefix)
         self.assertEqual((first.code, stopped.code), (OTHER_RANK, 128 + 15), f"{first}\n{stopped}")
         self.assert_named(first, "was lost: connection closed")
+
+    def test_the_example_of_the_guide(self):
+        guide = (ROOT / "runtime/python/GUIDE.md").read_text().split("\n## When a rank fails\n")[1]
+        program, shown = (textwrap.dedent(block) for block in re.findall(r"(?:(?:    .*)?\n)+    .*\n", guide)[:2])
+        with tempfile.TemporaryDirectory() as directory:
+            (Path(directory) / "train.py").write_text(program.lstrip())
+            ended = horovodrun(2, f"{directory}/train.py")
+        wanted = re.sub(r"host b, pid \d+", "host #, pid #", shown.strip())
+        self.assertIn(wanted, re.sub(r"host \S+, pid \d+", "host #, pid #", ended.out), ended)
+        self.assertEqual(ended.code, 1, ended)
 
     def test_a_program_without_init_is_left_alone(self):
         code = """

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""die.py HOW: ranks add up for a long time; rank 1 dies early. HOW is before (hvd.init), exit or kill."""
+"""die.py HOW: ranks add up for a long time; rank 1 ends early. HOW is before (hvd.init), or one below."""
 
+import ctypes
 import os
 import signal
 import sys
@@ -16,6 +17,10 @@ hvd.init()
 for step in range(1000000):
     hvd.allreduce(torch.ones(10), name="x")
     if step == 20 and hvd.rank() == 1:
+        if how == "raise":
+            raise ValueError("bad batch")
         if how == "exit":
-            os._exit(3)
+            sys.exit(7)
+        if how == "fault":
+            ctypes.string_at(0)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -257,6 +257,24 @@ dies() { # NAME HOW SRUN-OPTION WORD...: the ranks' last words
 cp "$HERE/die.py" "$RUN/die.py"
 dies 'a rank is killed in training: the three other ranks name it and its host' kill --hvd \
     ' 3 _hvd.exceptions.HorovodInternalError: rank 1 (host node1' 'task 1: Killed'
+dies 'an uncaught exception: the three other ranks name it, and exit with a code of their own' raise --hvd \
+    ' 3 _hvd.exceptions.HorovodInternalError: rank 1 (host node1' ') ended: ValueError: bad batch (die.py:' \
+    'task 1: Exited with exit code 1' 'Exited with exit code 6'
+shows() { # NAME HOW CODE WORD: srun, which stops the other tasks, ends with CODE; its line of task 1
+    local name=$1 how=$2 code=$3 word=$4 out rc
+    if [ -n "$why" ]; then skip "$name" "$why"; return; fi
+    out=$(timeout 300 "$HERE/on" ctl srun -Q --hvd -N2 -n4 --ntasks-per-node=2 /usr/bin/python3 "$RUN/die.py" "$how" 2>&1)
+    rc=$?
+    if [ $rc -eq "$code" ]; then
+        has "$name" "$(grep 'srun:' <<<"$out")" "$word"
+    else
+        not_ok "$name" "exit code $rc"$'\n'"$(tail -30 <<<"$out")"
+    fi
+}
+shows "sys.exit(7) in a rank: 7 is srun's code" exit 7 'task 1: Exited with exit code 7'
+shows "a fault in a rank: its signal is srun's code" fault 139 'task 1: Segmentation fault'
+shows "an uncaught exception: srun's code is that of a consequence, its lines have the first" raise 6 \
+    'task 1: Exited with exit code 1'
 dies 'a rank exits before hvd.init: the other ranks name the rank they waited for' before --hvd=timeout=30 \
     'for rank 1 (of 4)' 'task 1: Exited with exit code 3'
 : >"$RUN/etc/plugstack.conf"

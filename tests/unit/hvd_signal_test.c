@@ -148,6 +148,40 @@ TREE_TEST(a_signal_of_a_launcher_is_no_cause)
     die_once(1, BY_PARENT, SIGTERM, "was lost: connection closed");
 }
 
+/* A consequence that is stopped: as if it had ended by itself. */
+RANK_BODY(stopped_body)
+{
+    float v = 1;
+
+    CHECK_OK(hvd_init(NULL));
+    CHECK_OK(sum_now("first", &v, 1));
+    if (rank == victim)
+        (void)raise(SIGKILL);
+    while (sum_now("x", &v, 1) == HVD_OK)
+        ;
+    stage_set(rank, 1);
+    for (;;)
+        (void)pause();
+}
+
+UNIT_TEST(a_stopped_consequence_exits_with_its_code)
+{
+    struct proc_world w;
+    int status;
+
+    victim = 1;
+    world_start(&w, 3, stopped_body);
+    for (int r = 0; r < 3; r += 2) {
+        stage_wait(r, 1);
+        assert_int_equal(kill(w.pid[r], SIGTERM), 0);
+        assert_int_equal(waitpid(w.pid[r], &status, 0), w.pid[r]);
+        assert_int_equal(status, HVD_EXIT_OTHER_RANK << 8);
+    }
+    assert_int_equal(waitpid(w.pid[1], &status, 0), w.pid[1]);
+    rdv_server_stop(w.server);
+    (void)unlink(w.token_file);
+}
+
 /* --- programs with handlers --- */
 
 static volatile sig_atomic_t n_handled;
