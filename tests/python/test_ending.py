@@ -92,7 +92,9 @@ class Ending(unittest.TestCase):
 
     def test_the_example_of_the_guide(self):
         guide = (ROOT / "runtime/python/GUIDE.md").read_text().split("\n## When a rank fails\n")[1]
-        program, shown = (textwrap.dedent(block) for block in re.findall(r"(?:(?:    .*)?\n)+    .*\n", guide)[:2])
+        program, shown = (
+            textwrap.dedent(block) for block in re.findall(r"(?:(?:    .*)?\n)+    .*\n", guide)[:2]
+        )
         with tempfile.TemporaryDirectory() as directory:
             (Path(directory) / "train.py").write_text(program.lstrip())
             ended = horovodrun(2, f"{directory}/train.py")
