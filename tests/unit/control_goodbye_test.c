@@ -59,6 +59,19 @@ UNIT_TEST(a_goodbye_says_how_the_program_failed)
     }
 }
 
+/* Rank 0 does not trust that the rank has cleaned it. */
+UNIT_TEST(a_goodbye_of_another_make_is_cleaned)
+{
+    world_up(one_host);
+    world_send_order(14, ORDER_RAW, 0, 0, "\1ended: \033[31m\nrank 2");
+    for (uint32_t r = 0; r < world.size; r++) {
+        wait_for(&board->seen[r].n_ended, 1);
+        assert_string_equal(seen_of(r)->ended,
+                            "rank 14 (host a, pid 1014) ended: [31m rank 2");
+    }
+    world_close();
+}
+
 /* A longer text is cut, never refused: the rank would count as lost. */
 UNIT_TEST(a_long_goodbye_is_cut)
 {

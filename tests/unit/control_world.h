@@ -35,6 +35,7 @@ enum order_kind {
     ORDER_SUSPECT, /* with text */
     ORDER_ABORT,   /* with text */
     ORDER_FORGE,   /* an item in the name of rank arg */
+    ORDER_RAW,     /* a goodbye with text as it is */
     ORDER_CLOSE,   /* closes and ends */
 };
 
@@ -189,6 +190,11 @@ static void self_run_order(struct rank_self *s)
         break;
     case ORDER_FORGE:
         (void)tree_put_up(s->c, &lie);
+        (void)tree_flush_up(s->c);
+        break;
+    case ORDER_RAW:
+        (void)tree_put_up(
+            s->c, &(struct up_item){UP_LEAVE, s->rank, o->text, strlen(o->text)});
         (void)tree_flush_up(s->c);
         break;
     case ORDER_CLOSE:
