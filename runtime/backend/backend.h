@@ -115,17 +115,23 @@ struct backend_ops {
                    uint8_t *const *blobs,
                    const uint32_t *sizes,
                    struct err *err);
-    /* Starts a batch. May complete inside (cpu does). The batch's memory must stay
-     * valid until the ticket is done. Tickets count from 1 in order of posting. An
-     * error is final: the world is broken, and the message names the peer ("lost rank 3
-     * (host b): connection reset"). */
+    /* Starts a batch. May complete inside (cpu does, except a sendrecv). The memory of
+     * the items must stay valid until the ticket is done. Tickets count from 1 in order
+     * of posting. An error is final: the world is broken, and the message names the
+     * peer ("lost rank 3 (host b): connection reset"). */
     int (*post)(struct backend *b,
                 const struct batch *batch,
                 uint64_t *ret_ticket,
                 struct err *err);
     /* *ret_done: the highest ticket such that it and all earlier ones are complete.
-     * Never blocks. */
+     * Never blocks. Moves what a sendrecv can move now; until that is done, nothing
+     * else may be posted to b. */
     int (*poll)(struct backend *b, uint64_t *ret_done, struct err *err);
+    /* For callers that poll several communicators in turn, so that a rank carries out
+     * one sendrecv with each of several peers at the same time. Returns when one of
+     * v[n], whose sendrecvs are not done, may have progressed since its last poll, or
+     * after a few ms. Errors as of poll. NULL: the caller yields instead. */
+    int (*await)(struct backend *const *v, size_t n, struct err *err);
     /* A communicator of some members of b, for a process set. All members of b call it
      * at the same point between two batches, with equal arguments; they meet over b.
      * ranks[n]: members of b, ascending. *ret is NULL on members that are not in ranks.

@@ -21,6 +21,10 @@ static inline int batch_run(struct backend *c, struct batch *b, struct err *err)
     if (rc < 0)
         return rc;
     rc = c->ops->poll(c, &done, err);
+    while (rc == 0 && done < ticket && b->coll == COLL_SENDRECV) {
+        rc = c->ops->await(&c, 1, err);
+        rc = rc < 0 ? rc : c->ops->poll(c, &done, err);
+    }
     return rc < 0 ? rc : done >= ticket ? 0 : -EINPROGRESS;
 }
 

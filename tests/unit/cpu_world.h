@@ -172,7 +172,7 @@ static int world_run(struct world *w)
 {
     struct world_mem *m = mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE,
                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pid_t pid[WORLD_MAX];
+    pid_t pid[WORLD_MAX] = {0};
     int failed = 0;
     if (m == MAP_FAILED)
         return 1;

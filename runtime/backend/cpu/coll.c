@@ -17,7 +17,7 @@
  *   reduce-scatter  sum of the host        parts by host      to each member its part
  *   alltoall        local blocks, and      blocks by host     incoming blocks
  *                   outgoing to the leader
- *   sendrecv        as a broadcast of two members
+ *   sendrecv        of two members, by either; transfer.c
  *   barrier         barrier                barrier            barrier
  *
  * Data that passes through a leader is in memory that the operation allocates and
@@ -310,8 +310,9 @@ int coll_run(struct cpu *c, const struct batch *b, struct err *err)
     case COLL_ALLGATHER:
         return coll_allgather(c, b, err);
     case COLL_BROADCAST:
-    case COLL_SENDRECV: /* root has no out, which a broadcast leaves alone then */
         return coll_broadcast(c, b, err);
+    case COLL_SENDRECV:
+        return transfer_begin(c, b, err);
     case COLL_BARRIER:
         return coll_barrier(c, err);
     case COLL_ALLTOALL:

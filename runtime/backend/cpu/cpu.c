@@ -2,9 +2,10 @@
 /* The cpu backend: the ops table.
  *
  * post() runs a batch to its end in the calling thread; poll() only returns the last
- * ticket. After an error the object cannot be used again (later posts repeat the first
- * message), because after a failed collective the ranks' positions in the segment and
- * in the byte streams differ.
+ * ticket. A sendrecv is only begun by post() and moved by poll() (transfer.c). After an
+ * error the object cannot be used again (later posts repeat the first message), because
+ * after a failed collective the ranks' positions in the segment and in the byte streams
+ * differ.
  *
  * Every wait below calls check(): it fails if the backend was aborted, the caller
  * interrupts, a rank was reported lost, or the awaited rank is on this host and has
@@ -234,6 +235,8 @@ int cpu_run(struct cpu *c, const struct batch *batch, struct err *err)
     if (c->agree.phase != AGREE_NONE)
         return err_set(err, -EBUSY, "post while agreement %u is not done",
                        c->agree.seq);
+    if (c->transfer.is_active)
+        return err_set(err, -EBUSY, "post while a transfer is not done");
     struct err why;
     err_init(&why);
     c->net.subject = (struct block_subject){++c->n_batches, (uint8_t)batch->coll};
@@ -258,8 +261,9 @@ static int cpu_poll(struct backend *b, uint64_t *ret_done, struct err *err)
     struct cpu *c = cpu_self(b);
     if (c->broken.code != 0)
         return err_set(err, -EPIPE, "%s", c->broken.text);
-    *ret_done = c->n_posted;
-    return 0;
+    int rc = transfer_move(c, err);
+    *ret_done = c->n_posted - c->transfer.is_active;
+    return rc;
 }
 
 /* Only the collectives between leaders of several hosts have such settings. */
@@ -286,6 +290,7 @@ const struct backend_ops backend_cpu = {
     .connect = cpu_connect,
     .post = cpu_post,
     .poll = cpu_poll,
+    .await = transfer_await,
     .subset = cpu_subset,
     .tune = cpu_tune,
     .agree_begin = agree_begin,

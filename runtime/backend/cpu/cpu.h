@@ -11,6 +11,7 @@
 #include "runtime/backend/cpu/peers.h"
 #include "runtime/backend/cpu/shm.h"
 #include "runtime/backend/cpu/shm_join.h"
+#include "runtime/backend/cpu/transfer.h"
 
 struct cpu {
     struct backend b; /* first */
@@ -39,6 +40,7 @@ struct cpu {
     struct shm shm; /* n_local > 1 */
     struct net net; /* leaders, n_hosts > 1 */
     struct agree agree;
+    struct cpu_transfer transfer;
     struct tuning tuning; /* the last settings passed to tune; zeroed */
 
     struct piece *pieces; /* of the current batch */

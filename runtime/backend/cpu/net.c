@@ -19,7 +19,7 @@
  * channel.
  *
  * A failure names the peer: "lost rank 3 (host b): connection closed". Called by
- * net_coll.c, net_reduce.c and agree.c. */
+ * net_coll.c, net_reduce.c, transfer.c and agree.c. */
 #include "runtime/backend/cpu/net.h"
 
 #include <errno.h>
@@ -283,6 +283,15 @@ int net_run(struct net *net, void (*advance)(void *arg), void *arg, struct err *
     return 0;
 }
 
+int net_run_once(struct net *net, bool *ret_moved, struct err *err)
+{
+    if (list_flows(net) == 0)
+        return 0;
+    int64_t n = move_all(net, err);
+    *ret_moved = n > 0;
+    return n < 0 ? (int)n : 1;
+}
+
 void net_send(struct net *net, uint32_t to, const struct cursor *c, uint64_t n)
 {
     struct net_flow *f = &net->peers[to].send;
@@ -311,6 +320,20 @@ void net_lead(struct net *net, uint32_t member, uint64_t n_send, uint64_t n_recv
 {
     net->peers[member].send.lead = net_lead_bytes(n_send);
     net->peers[member].recv.lead = net_lead_bytes(n_recv);
+}
+
+void net_queue_send(struct net *net, uint32_t to, const struct vec *v)
+{
+    struct cursor c = cursor_at(v);
+    net_lead(net, to, v->n_bytes, 0);
+    net_send(net, to, &c, v->n_bytes);
+}
+
+void net_queue_receive(struct net *net, uint32_t from, const struct vec *v)
+{
+    struct cursor c = cursor_at(v);
+    net_lead(net, from, 0, v->n_bytes);
+    net_recv(net, from, &c, v->n_bytes);
 }
 
 int net_xfer(struct net *net,

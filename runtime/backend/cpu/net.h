@@ -90,9 +90,15 @@ void net_close(struct net *net); /* accepts a struct whose peers are NULL */
  * round in which something moved (and once before the first), advance(arg), unless it
  * is NULL, may refill flows. */
 int net_run(struct net *net, void (*advance)(void *arg), void *arg, struct err *err);
+/* One round of it, without waiting. 1; 0: all flows were empty. Afterwards polls[i] is
+ * what member i's flows wait for. */
+int net_run_once(struct net *net, bool *ret_moved, struct err *err);
 /* Both ends use the same n. */
 void net_send(struct net *net, uint32_t to, const struct cursor *c, uint64_t n);
 void net_recv(struct net *net, uint32_t from, const struct cursor *c, uint64_t n);
+/* All of v as one flow: its in to a member, its out from one. */
+void net_queue_send(struct net *net, uint32_t to, const struct vec *v);
+void net_queue_receive(struct net *net, uint32_t from, const struct vec *v);
 /* Before an operation that sends n_send bytes to a member and receives n_recv from it,
  * when both ends do so: large data is preceded by NET_LEAD_BYTES of padding. */
 void net_lead(struct net *net, uint32_t member, uint64_t n_send, uint64_t n_recv);

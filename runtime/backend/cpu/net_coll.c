@@ -41,20 +41,6 @@ int net_barrier(struct net *net, struct err *err)
 
 /* --- broadcast; v's in is its out everywhere but on the root --- */
 
-static void net_queue_send(struct net *net, uint32_t to, const struct vec *v)
-{
-    struct cursor c = cursor_at(v);
-    net_lead(net, to, v->n_bytes, 0);
-    net_send(net, to, &c, v->n_bytes);
-}
-
-static void net_queue_receive(struct net *net, uint32_t from, const struct vec *v)
-{
-    struct cursor c = cursor_at(v);
-    net_lead(net, from, 0, v->n_bytes);
-    net_recv(net, from, &c, v->n_bytes);
-}
-
 static int
 broadcast_tree(struct net *net, const struct vec *v, uint32_t root, struct err *err)
 {

@@ -16,7 +16,7 @@
  *     waiters would make the CPU wait until the store is visible.
  *   - data of one rank is written by that rank only.
  *
- * Called by shm_coll.c and shm_move.c (collectives), shm_join.c (creates and maps it),
+ * Called by shm_coll.c, shm_move.c and transfer.c, shm_join.c (creates and maps it),
  * cpu.c. */
 #include "runtime/backend/cpu/shm.h"
 
@@ -211,9 +211,9 @@ static bool line_has_reached(struct shm_line *l, uint32_t want)
     return (int32_t)(have - want) >= 0;
 }
 
-static void line_sleep(const struct shm *s, struct shm_line *l, uint32_t want)
+static void line_sleep(struct shm_line *l, uint32_t want, uint64_t ns)
 {
-    const struct timespec slice = clock_timespec(wait_slice_ns(s->w));
+    const struct timespec slice = clock_timespec(ns);
     uint32_t wakeups = atomic_load_explicit(&l->wakeups, memory_order_relaxed);
     /* pairs with the addition in shm_wake_waiters() */
     atomic_fetch_add_explicit(&l->waiters, 1, memory_order_acq_rel);
@@ -221,6 +221,16 @@ static void line_sleep(const struct shm *s, struct shm_line *l, uint32_t want)
         (void)shm_futex(&l->wakeups, FUTEX_WAIT, wakeups,
                         &slice); /* whatever the result, check again */
     atomic_fetch_sub_explicit(&l->waiters, 1, memory_order_relaxed);
+}
+
+bool shm_has_reached(const struct shm *s, uint32_t member, uint32_t seq)
+{
+    return line_has_reached(&s->h->lines[s->line_of[member]], seq);
+}
+
+void shm_sleep(const struct shm *s, uint32_t member, uint32_t seq, uint64_t ns)
+{
+    line_sleep(&s->h->lines[s->line_of[member]], seq, ns);
 }
 
 /* Publishes our CPU for the other ranks: a hint that may be stale, so all is
@@ -287,14 +297,19 @@ static bool should_sleep_to_move(struct shm *s, uint64_t now_ns)
     return !has_slept;
 }
 
+void shm_wait_long(struct shm *s, uint32_t member, uint32_t seq)
+{
+    shm_wake_waiters(s);
+    if (should_sleep_to_move(s, clock_now_ns()))
+        shm_sleep(s, member, seq, wait_slice_ns(s->w));
+}
+
 static int wait_slow(struct shm *s, uint32_t member, uint32_t seq, struct err *err)
 {
     struct shm_line *l = &s->h->lines[s->line_of[member]];
-    uint64_t now = clock_now_ns(), until = now + WAIT_YIELD_NS;
+    uint64_t until = clock_now_ns() + WAIT_YIELD_NS;
     struct patience patience = {0};
-    shm_wake_waiters(s);
-    if (should_sleep_to_move(s, now))
-        line_sleep(s, l, seq);
+    shm_wait_long(s, member, seq);
     do {
         sched_yield();
         if (line_has_reached(l, seq))
@@ -306,7 +321,7 @@ static int wait_slow(struct shm *s, uint32_t member, uint32_t seq, struct err *e
             return 0;
         if (rc < 0)
             return rc;
-        line_sleep(s, l, seq);
+        line_sleep(l, seq, wait_slice_ns(s->w));
         if (line_has_reached(l, seq))
             return 0;
     }

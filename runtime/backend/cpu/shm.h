@@ -104,6 +104,11 @@ void shm_publish(struct shm *s, uint32_t seq);
 void shm_store_seq(struct shm *s, uint32_t seq);
 void shm_wake_waiters(struct shm *s);
 int shm_wait(struct shm *s, uint32_t member, uint32_t seq, struct err *err);
+bool shm_has_reached(const struct shm *s, uint32_t member, uint32_t seq);
+/* The parts of a wait, for a caller that waits for several segments: at the start of
+ * its slow part, and then a sleep of ns. */
+void shm_wait_long(struct shm *s, uint32_t member, uint32_t seq);
+void shm_sleep(const struct shm *s, uint32_t member, uint32_t seq, uint64_t ns);
 int shm_wait_all(struct shm *s, uint32_t seq, struct err *err);
 /* Where ranks outnumber CPUs: whether member last waited on our CPU. */
 bool shm_is_near(const struct shm *s, uint32_t member);
