@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Orders transfers so that many of them run at the same time.
  *
- * A rank carries out answers in order, one at a time. When all ranks shift data around
- * a ring, transfers become ready as 0 -> 1, 1 -> 2, 2 -> 3, ...; answered in this order
- * each would wait for the one before it. They are therefore put into rounds in which
- * each rank is in at most one pair: 0 -> 1, 2 -> 3, ..., then 1 -> 2, 3 -> 4, ... All
- * transfers from one rank to another go into the same round, because they can be fused.
- * Otherwise the order is that of readiness. Transfers of groups are not moved. Called
- * by negotiate.c before it answers. */
+ * A GPU carries out answers in order, one at a time (in host memory any order will do:
+ * engine/transfers.c). When all ranks shift data around a ring, transfers become ready
+ * as 0 -> 1, 1 -> 2, 2 -> 3, ...; answered in this order each would wait for the one
+ * before it. They are therefore put into rounds in which each rank is in at most one
+ * pair: 0 -> 1, 2 -> 3, ..., then 1 -> 2, 3 -> 4, ... All transfers from one rank to
+ * another go into the same round, because they can be fused. Otherwise the order is
+ * that of readiness. Transfers of groups are not moved. Called by negotiate.c before it
+ * answers. */
 #include "runtime/core/pending_pairs.h"
 
 #include "runtime/core/pair.h"

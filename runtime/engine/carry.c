@@ -8,9 +8,9 @@
  * the other ranks, in memory that is freed with the batch. A send and its receive are
  * one batch of the pair's communicator, which all ranks connect before its first batch.
  *
- * The cpu backend completes a batch inside post; poll is called until the end.
- * Pipelining (a list of tickets in flight) belongs here if a backend needs it; batches
- * of GPU tensors have it in flight.c. Called by step.c. */
+ * Three ways to the end: carry_post waits for it; batches of GPU tensors are flights
+ * (flight.c); transfers of host memory are driven together (transfers.c). Called by
+ * step.c. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -331,19 +331,6 @@ static int carry_run_batch(struct carry *c,
     return rc;
 }
 
-static void carry_end_ops(struct carry *c, const struct member_act *act)
-{
-    for (size_t i = 0; i < act->n_items; i++) {
-        struct op *op = act->items[i].op ? op_of(act->items[i].op) : NULL;
-
-        if (op && op->has_no_memory)
-            engine_finish_op(c->e, op, HVD_NO_MEMORY, "no memory for the result");
-        else if (op)
-            engine_finish_op(c->e, op, HVD_OK, NULL);
-    }
-    engine_wake_waiters(c->e);
-}
-
 int carry_run(struct carry *c,
               const struct member_act *act,
               bool *ret_is_ours,
@@ -373,6 +360,8 @@ int carry_run(struct carry *c,
             *ret_is_ours = false;
             return carry_register(c, set, act, err);
         }
+        if (rc == 0 && transfer_is(act))
+            return transfers_add(c->e, set, act, ret_is_ours, err);
         if (rc == 0 && q->place == PLACE_CUDA)
             return carry_device(c, set, act, ret_is_ours, err);
         if (rc == 0)
@@ -381,6 +370,6 @@ int carry_run(struct carry *c,
     if (rc < 0)
         return rc;
     autotune_batch(&c->e->autotune, act);
-    carry_end_ops(c, act);
+    engine_end_ops(c->e, act);
     return 0;
 }

@@ -22,3 +22,16 @@ void engine_finish_op(struct engine *e, struct op *op, int status, const char *t
     op_finish(op, status, text);
     op_unref(op);
 }
+
+void engine_end_ops(struct engine *e, const struct member_act *act)
+{
+    for (size_t i = 0; i < act->n_items; i++) {
+        struct op *op = act->items[i].op ? op_of(act->items[i].op) : NULL;
+
+        if (op && op->has_no_memory)
+            engine_finish_op(e, op, HVD_NO_MEMORY, "no memory for the result");
+        else if (op)
+            engine_finish_op(e, op, HVD_OK, NULL);
+    }
+    engine_wake_waiters(e);
+}

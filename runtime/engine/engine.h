@@ -12,6 +12,7 @@
 #include "runtime/engine/device.h"
 #include "runtime/engine/region.h"
 #include "runtime/engine/tensor_queue.h"
+#include "runtime/engine/transfers.h"
 #include "runtime/observe/autotune.h"
 #include "runtime/observe/observe.h"
 #include "runtime/world/sets.h"
@@ -47,6 +48,7 @@ struct engine {
     /* Used in the seat only. */
     struct member *member;
     struct autotune autotune;
+    struct transfers transfers;
     bool has_failed; /* the backend has failed; nothing more is posted */
 
     /* Any thread. */
@@ -74,5 +76,7 @@ bool engine_is_over(const struct engine *e);
 bool engine_is_agreeing(const struct engine *e);
 /* In the seat: takes the op out of the queue and ends it. */
 void engine_finish_op(struct engine *e, struct op *op, int status, const char *text);
+/* Likewise all operations of a batch that was carried out, and wakes their waiters. */
+void engine_end_ops(struct engine *e, const struct member_act *act);
 
 #endif

@@ -74,8 +74,9 @@ static void seat_wake_poller(struct seat *s)
 
 static void seat_leave(struct seat *s)
 {
-    /* The background thread handles a running agreement from here on, after its nap. */
-    if (engine_is_agreeing(s->e))
+    /* The background thread handles a running agreement and transfers from here on, after
+     * its nap. */
+    if (engine_is_agreeing(s->e) || s->e->transfers.n > 0)
         atomic_store(&s->next_ns, 0);
     atomic_store(&s->is_taken, false);
     /* For a thread that gave up waiting for the seat, which then stays taken. */
@@ -222,15 +223,18 @@ static void seat_drive(struct seat *s,
     uint64_t spin_until = 0; /* 0: something was done since the clock was read */
 
     while (!op_has_reached(op, state)) {
+        bool moved = seat_step(s);
         uint64_t now;
 
-        if (seat_step(s)) {
+        if (moved)
             spin_until = 0;
-            continue;
-        }
+        if (moved && s->e->transfers.n == 0)
+            continue; /* transfers of other threads may move for as long as they like */
         now = clock_now_ns();
         if (now >= deadline_ns || engine_is_over(s->e) || atomic_load(&s->is_kept))
             return;
+        if (moved)
+            continue;
         if (spin_until == 0)
             spin_until = now + spin_ns;
         if (now < spin_until) {

@@ -41,6 +41,7 @@ void step_fail_all(struct step *s, int status, const char *text)
     struct engine *e = s->e;
     struct op *op;
 
+    transfers_drop(&e->transfers);
     while ((op = tensor_queue_evict(&e->queue))) {
         observe_end(&e->observe, op, status);
         op_finish(op, status, text);
@@ -257,6 +258,20 @@ static bool step_may_offer(struct step *s)
            && (s->offer_at_ns == 0 || clock_now_ns() >= s->offer_at_ns);
 }
 
+/* A round of transfers or, if an act waits, all of them. False: the world has failed. */
+static bool step_move_transfers(struct step *s, bool drains)
+{
+    struct engine *e = s->e;
+    struct err err;
+    int rc;
+
+    err_init(&err);
+    rc = drains ? transfers_drain(e, &err) : transfers_step(e, &err);
+    if (rc < 0)
+        step_fail(s, false, err.text);
+    return !e->has_failed;
+}
+
 /* Does all that can be done now. True: something was done. */
 static bool step_carry_out(struct step *s)
 {
@@ -269,6 +284,11 @@ static bool step_carry_out(struct step *s)
     /* A window also ends during an agreement: step_next_ns comes after it. */
     (void)talk_is_gathering(s->talk);
     while (!s->e->has_failed) {
+        if (s->e->transfers.n > 0 && !member_has_todo(m)) {
+            moved = true;
+            (void)step_move_transfers(s, false); /* a failure ends the step, too */
+            break;
+        }
         if (member_is_agreeing(m)) {
             if (!agreement_poll(s))
                 break;
@@ -280,10 +300,13 @@ static bool step_carry_out(struct step *s)
             step_fail(s, true, err.text);
             break;
         }
-        if (act.kind == MEMBER_NOTHING)
+        if (act.kind == MEMBER_NOTHING && s->e->transfers.n == 0)
             break;
         moved = true;
-        step_do_act(s, &act);
+        if (act.kind == MEMBER_NOTHING)
+            continue;
+        if (transfer_is(&act) || step_move_transfers(s, true))
+            step_do_act(s, &act);
     }
     talk_send(s->talk); /* a plan was left or must be */
     return moved;
@@ -300,6 +323,8 @@ static bool step_is_at_end(struct step *s)
         return false;
     if (e->has_failed)
         return true;
+    if (e->transfers.n > 0)
+        return false;
     has_time = clock_now_ns() < s->talk->end_at_ns;
     has_todo = !member_is_in_plan(e->member) && member_has_todo(e->member);
     if (has_time && timeline_awaits_events(&e->observe.timeline))

@@ -310,8 +310,9 @@ HVD_API int hvd_alltoall_async(const struct hvd_tensor *t,
 HVD_API int hvd_received_splits(hvd_handle h, int64_t *ret, int n);
 /* Sends t->data to t->output of one other rank. Both ranks use the same name, dtype and
  * shape and pass the rank of the other. A rank may have any number of sends and
- * receives pending, in any order, also both directions under one name; it carries them
- * out one at a time. Only the two ranks take part. Before the first transfer of a pair,
+ * receives pending, in any order, also both directions under one name. In host memory
+ * it carries out one with each of several peers at the same time; those with one peer
+ * follow each other. Only the two ranks take part. Before the first transfer of a pair,
  * however, all ranks of the world connect the pair; their runtimes do that without the
  * programs' help. From then on until shutdown the pair holds one or two descriptors and
  * the memory its tensors needed, at most 1.1 MiB for each direction.

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include "tests/unit/hvd_world.h"
+#include "tests/unit/seeded.h"
 
 static int
 send_async(const char *name, const float *v, int64_t n, int dst, hvd_handle *h)
@@ -58,10 +59,11 @@ INIT_TEST(any_order_will_do, 3)
                 CHECK_OK(recv_async(name, &v[way][id], 1, 1 - rank, &h[way][id]));
         }
         for (int i = 0; i < 2 * NAMES; i++) {
-            CHECK_OK(wait_release(h[i / NAMES][i % NAMES]));
-            CHECK(v[i / NAMES][i % NAMES]
-                      == (float)(100 * (i / NAMES) + i % NAMES + round),
-                  "tensor %d: %f", i, (double)v[i / NAMES][i % NAMES]);
+            int way = i / NAMES, id = i % NAMES;
+
+            CHECK_OK(wait_release(h[way][id]));
+            CHECK(v[way][id] == (float)(100 * way + id + round), "tensor %d: %f", i,
+                  (double)v[way][id]);
         }
     }
     CHECK_OK(barrier_now("the end")); /* the third rank has only met */
@@ -150,6 +152,196 @@ INIT_TEST(what_cannot_be_is_refused_at_once, 2)
     CHECK_OK(barrier_now("the end"));
 }
 
+/* --- several at once --- */
+
+enum { LARGE = 3 << 20 }; /* floats: more than all buffers hold */
+
+/* Each rank sends on to the next one; waiting for the sends first needs no order. */
+INIT_TEST(a_ring_moves_at_once, 4)
+{
+    float *out = calloc(LARGE, sizeof(*out)), *in = calloc(LARGE, sizeof(*in));
+    int next = (rank + 1) % size, last = (rank + size - 1) % size;
+    hvd_handle sent, received;
+
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < LARGE; i++)
+            out[i] = (float)(1000 * rank + i % 997 + round);
+        CHECK_OK(send_async("on", out, LARGE, next, &sent));
+        CHECK_OK(recv_async("on", in, LARGE, last, &received));
+        CHECK_OK(wait_release(sent));
+        CHECK_OK(wait_release(received));
+        for (int i = 0; i < LARGE; i++)
+            CHECK(in[i] == (float)(1000 * last + i % 997 + round), "%d: %f", i,
+                  (double)in[i]);
+    }
+    free(out);
+    free(in);
+}
+
+static void hold_seat(void *arg, int status, const char *error)
+{
+    (void)arg;
+    (void)status;
+    (void)error;
+    stage_set(1, 1);
+    go_wait(3);
+}
+
+/* Rank 1 is held in a callback, in the middle of what it carries out: its transfer to
+ * rank 0 does not move. That of rank 2 does, although it was begun later. */
+INIT_BODY(held_body)
+{
+    const int64_t one = 1;
+    float v = (float)rank, held = -1, free_one = -1;
+    hvd_handle a, b;
+    struct hvd_tensor t = tensor_1d("callback", HVD_FLOAT32, &v, NULL, &one);
+
+    if (rank == 0) { /* the pairs are connected, which all ranks do */
+        CHECK_OK(recv_now("before", &held, 1, 1));
+        CHECK_OK(recv_now("before", &held, 1, 2));
+    } else if (rank < 3) {
+        CHECK_OK(send_now("before", &v, 1, 0));
+    }
+    if (rank == 1)
+        CHECK_OK(send_now("before", &v, 1, 3));
+    if (rank == 3)
+        CHECK_OK(recv_now("before", &v, 1, 1));
+    CHECK_OK(barrier_now("all are here"));
+    switch (rank) {
+    case 0:
+        go_wait(1);
+        CHECK_OK(recv_async("held", &held, 1, 1, &a));
+        CHECK_OK(recv_async("free", &free_one, 1, 2, &b));
+        stage_set(0, 1);
+        CHECK_OK(hvd_wait(b, -1));
+        CHECK(free_one == 2, "%f", (double)free_one);
+        CHECK(hvd_poll(a) == HVD_IN_PROGRESS, "rank 1 is held");
+        stage_set(0, 2);
+        CHECK_OK(hvd_release(b));
+        CHECK_OK(wait_release(a));
+        CHECK(held == 1, "%f", (double)held);
+        break;
+    case 1:
+        t.done = hold_seat;
+        CHECK_OK(send_async("held", &v, 1, 0, &a));
+        CHECK_OK(hvd_send_async(&t, 3, &b));
+        CHECK_OK(wait_release(a));
+        CHECK_OK(wait_release(b));
+        break;
+    case 2:
+        go_wait(2);
+        CHECK_OK(send_now("free", &v, 1, 0));
+        break;
+    default:
+        CHECK_OK(recv_now("callback", &v, 1, 1));
+    }
+    CHECK_OK(barrier_now("the end"));
+}
+
+UNIT_TEST(a_transfer_does_not_wait_for_one_with_another_peer)
+{
+    struct proc_world w;
+
+    world_start(&w, 4, held_body);
+    stage_wait(1, 1);
+    go_set(1);
+    stage_wait(0, 1);
+    go_set(2);
+    stage_wait(0, 2);
+    go_set(3);
+    world_end(&w, -1);
+}
+
+enum { RANDOM_OPS = 24, RANDOM_MAX = 200000 };
+
+struct random_op {
+    int src, dst; /* equal: an allreduce of all */
+    bool is_odd;  /* the receiver has another size */
+    int64_t n;
+    float *v;
+    hvd_handle h;
+};
+
+static float value_of(const struct random_op *o, int64_t i, int number)
+{
+    return (float)(i % 89 + 100 * o->src + number);
+}
+
+static void random_submit(struct random_op *o, int number, int rank, int size)
+{
+    char name[16];
+    int64_t n = o->n + (o->is_odd && rank == o->dst);
+
+    (void)snprintf(name, sizeof(name), "op%d", number);
+    o->h = 0;
+    if (o->src != o->dst && rank != o->src && rank != o->dst)
+        return;
+    o->v = calloc((size_t)n + 1, sizeof(*o->v));
+    for (int64_t i = 0; i < n; i++)
+        o->v[i] = o->src == o->dst ? (float)(rank + number)
+                  : rank == o->src ? value_of(o, i, number)
+                                   : -1;
+    CHECK_OK(o->src == o->dst ? sum_async(name, o->v, n, &o->h)
+             : rank == o->src ? send_async(name, o->v, n, o->dst, &o->h)
+                              : recv_async(name, o->v, n, o->src, &o->h));
+    (void)size;
+}
+
+static void random_end(struct random_op *o, int number, int rank, int size)
+{
+    int r;
+
+    if (!o->h)
+        return;
+    r = wait_release(o->h);
+    if (o->is_odd) {
+        CHECK_KEPT(r, HVD_INVALID_ARGUMENT, "Mismatched SENDRECV tensor shapes");
+        shared->r[rank].text[0] = 0;
+    } else {
+        CHECK(r == HVD_OK, "op %d: %s", number, shared->r[rank].text);
+    }
+    for (int64_t i = 0; i < o->n && r == HVD_OK; i++) {
+        float want = o->src == o->dst
+                         ? (float)size * (float)(size - 1) / 2 + (float)(size * number)
+                         : value_of(o, i, number);
+
+        CHECK(o->v[i] == want, "op %d, %d -> %d: [%lld] is %f", number, o->src, o->dst,
+              (long long)i, (double)o->v[i]);
+    }
+    free(o->v);
+}
+
+/* Ranks submit and wait in orders of their own. */
+INIT_TEST(any_graph_of_transfers_ends, 5)
+{
+    for (uint64_t seed = 1; seed <= 12 / FEWER; seed++) {
+        struct seeded all = {seed}, own = {seed * 100 + (uint64_t)rank};
+        struct random_op op[RANDOM_OPS];
+        int order[RANDOM_OPS];
+
+        for (int i = 0; i < RANDOM_OPS; i++) {
+            op[i].src = (int)seeded_below(&all, (uint32_t)size);
+            op[i].dst = (int)seeded_below(&all, (uint32_t)size);
+            op[i].n = 1 + seeded_below(&all, seeded_below(&all, 2) ? 9 : RANDOM_MAX);
+            op[i].is_odd = op[i].src != op[i].dst && seeded_below(&all, 12) == 0;
+            order[i] = i;
+        }
+        for (uint32_t i = RANDOM_OPS; i > 1; i--) {
+            uint32_t k = seeded_below(&own, i);
+            int at = order[i - 1];
+
+            order[i - 1] = order[k];
+            order[k] = at;
+        }
+        for (int i = 0; i < RANDOM_OPS; i++)
+            random_submit(&op[order[i]], order[i], rank, size);
+        for (int i = 0; i < RANDOM_OPS; i++)
+            random_end(&op[(i + rank) % RANDOM_OPS], (i + rank) % RANDOM_OPS, rank,
+                       size);
+    }
+    CHECK_OK(barrier_now("the end")); /* transfers of other ranks */
+}
+
 /* --- leave, die --- */
 
 INIT_GO_TEST(a_rank_that_leaves_ends_it, 3, 1u << 0 | 1u << 2)
@@ -202,6 +394,46 @@ UNIT_TEST(a_rank_that_dies_in_it_is_named)
     go_set(1);
     (void)kill(w.pid[1], SIGKILL);
     world_end(&w, 1);
+}
+
+/* All send much to all; rank 2 dies in the middle of it. */
+INIT_BODY(dying_among_many_body)
+{
+    float *v = calloc(LARGE, sizeof(*v));
+    int r = HVD_OK;
+
+    for (uint32_t i = 0; r == HVD_OK; i++) {
+        hvd_handle h[8];
+        int n = 0;
+
+        for (int peer = 0; peer < size && r == HVD_OK; peer++) {
+            if (peer == rank)
+                continue;
+            r = send_async("x", v, LARGE, peer, &h[n]);
+            n += r == HVD_OK;
+            r = r != HVD_OK ? r : recv_async("x", v, LARGE, peer, &h[n]);
+            n += r == HVD_OK;
+        }
+        if (r != HVD_OK)
+            keep_error();
+        if (i == 1)
+            stage_set(rank, 1);
+        for (int k = 0; k < n; k++) {
+            int ended = wait_release(h[k]);
+
+            r = r != HVD_OK ? r : ended;
+        }
+    }
+    shared->r[rank].status = r;
+    free(v);
+}
+
+UNIT_TEST(a_rank_that_dies_among_many_transfers_is_named)
+{
+    struct proc_world w;
+    uint64_t t0 = world_kill(&w, 4, dying_among_many_body, 2, 0xf, 1);
+
+    (void)world_end_killed(&w, 2, t0);
 }
 
 /* Rank 1 has no descriptor left for a pair: all ranks get the error. */
