@@ -50,7 +50,8 @@ void sim_dump(struct sim *s)
     for (uint32_t i = 0; i < s->cfg.n_ranks; i++) {
         const struct sim_rank *r = &s->ranks[i];
 
-        (void)fprintf(stderr, "  rank %u: step %u%s%s%s%s%s; waits for", i, r->step,
+        (void)fprintf(stderr, "  rank %u: step %u, %u transfers%s%s%s%s%s%s; waits for",
+                      i, r->step, r->n_transfers, r->is_holding ? ", an act waits" : "",
                       r->is_dead ? ", dead" : "",
                       r->is_running ? ", in a batch of " : "",
                       !r->is_running        ? ""

@@ -6,7 +6,7 @@
  * in any order. An agreement is the AND of all ranks' words. It is complete when all
  * ranks have begun it, and each rank sees this at a time of its own. A rank leaves a
  * batch when all members of its process set, or pair, have entered it. Until then the
- * rank only sends and receives. A cycle of waits between process sets, or a lost
+ * rank only sends and receives, or begins other transfers if it is in one. A cycle of waits between process sets, or a lost
  * message, is a hang: nothing can happen while operations are open. The dump lists what
  * each rank waits for.
  *
@@ -39,7 +39,8 @@ enum {
     SIM_NOBODY = 99,
     SIM_PHASES = 8,
     SIM_TUNINGS = 24,
-    SIM_WORDS = 4 /* of an agreement */
+    SIM_WORDS = 4,      /* of an agreement */
+    SIM_TRANSFERS = 128 /* of a rank, that have begun */
 };
 
 /* --- the script --- */
@@ -147,6 +148,13 @@ struct sim_tuning {
     size_t n_batches; /* of the world, before it */
 };
 
+struct sim_transfer { /* a batch of them */
+    uint32_t set;
+    size_t batch;
+    uint32_t n;
+    struct sim_op *ops[SIM_STEP_OPS];
+};
+
 struct sim_rank {
     struct member *m;
     struct sim_link up, down;
@@ -164,6 +172,11 @@ struct sim_rank {
     struct member_act act; /* while is_running */
     uint32_t run_set;
     uint64_t run_hash;
+    struct sim_transfer transfers[SIM_TRANSFERS]; /* begun, in order */
+    uint32_t n_transfers;
+    bool is_holding;        /* held waits for the transfers */
+    struct member_act held; /* while is_holding */
+    uint64_t held_hash;
     uint64_t n_events;
 };
 

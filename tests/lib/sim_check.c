@@ -5,7 +5,7 @@
 
 /* --- ends --- */
 
-static void op_end(struct sim *s, uint32_t rank, struct sim_op *op)
+void sim_end_op(struct sim *s, uint32_t rank, struct sim_op *op)
 {
     struct sim_rank *r = &s->ranks[rank];
     struct sim_op **at = &r->ops;
@@ -36,7 +36,7 @@ static uint64_t hash_number(uint64_t h, uint64_t v)
 }
 
 /* What must be equal on all ranks of a batch. */
-static uint64_t hash_act(const struct member_act *act)
+uint64_t sim_hash_act(const struct member_act *act)
 {
     uint64_t h = 0xcbf29ce484222325u;
 
@@ -192,7 +192,7 @@ static void check_enter_batch(struct sim *s,
     r->act = *act;
     r->is_running = true;
     r->run_set = h;
-    r->run_hash = hash_act(act);
+    r->run_hash = sim_hash_act(act);
     batches_grow(list);
     if (r->n_batches[h] == list->n)
         list->v[list->n++] = (struct sim_batch){
@@ -293,7 +293,7 @@ bool sim_end_run(struct sim *s, uint32_t rank)
     if (b->entered != b->members
         && (is_pair || r->act.items[0].req->coll != COLL_SET_REMOVE))
         return false;
-    if (hash_act(&r->act) != r->run_hash)
+    if (sim_hash_act(&r->act) != r->run_hash)
         sim_wrong(s, "the act of rank %u changed while it ran", rank);
     if (op && op->req.coll == COLL_SET_ADD)
         set_comes(s, rank, s->insts[op->inst].spec->makes, r->act.set_id);
@@ -303,7 +303,7 @@ bool sim_end_run(struct sim *s, uint32_t rank)
         set_goes(s, rank, s->insts[op->inst].spec);
     for (size_t i = 0; i < r->act.n_items; i++)
         if (r->act.items[i].op)
-            op_end(s, rank, (struct sim_op *)(void *)r->act.items[i].op);
+            sim_end_op(s, rank, (struct sim_op *)(void *)r->act.items[i].op);
     r->is_running = false;
     return true;
 }
@@ -327,7 +327,7 @@ void sim_take_failure(struct sim *s, uint32_t rank, const struct member_act *act
         && (!strstr(act->text, who) || !strstr(act->text, op->req.name)))
         sim_wrong(s, "not named: %sand %s: %s", who, op->req.name, act->text);
     inst->failed |= 1u << rank;
-    op_end(s, rank, op);
+    sim_end_op(s, rank, op);
 }
 
 void sim_take_join(struct sim *s, uint32_t rank, const struct member_act *act)
@@ -344,7 +344,7 @@ void sim_take_join(struct sim *s, uint32_t rank, const struct member_act *act)
         sim_wrong(s, "rank %u: %s ended as a join of all", rank, op->req.name);
     inst->run |= 1u << rank;
     s->ranks[rank].is_joined = false;
-    op_end(s, rank, op);
+    sim_end_op(s, rank, op);
 }
 
 /* --- agreements --- */

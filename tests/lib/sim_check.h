@@ -6,6 +6,10 @@
 
 #include "tests/lib/sim.h"
 
+/* The op has ended on this rank. */
+void sim_end_op(struct sim *s, uint32_t rank, struct sim_op *op);
+uint64_t
+sim_hash_act(const struct member_act *act); /* to see that it does not change */
 /* A rank carries out what member_next returned. */
 void sim_take_tuning(struct sim *s, uint32_t rank, const struct tuning *t);
 void sim_begin_run(struct sim *s, uint32_t rank, const struct member_act *act);

@@ -4,6 +4,7 @@
 
 #include "runtime/core/cycle.h"
 #include "tests/lib/sim_check.h"
+#include "tests/lib/sim_transfers.h"
 
 enum sim_event {
     EV_USER,  /* a rank's thread continues its script */
@@ -109,6 +110,53 @@ static bool on_recv(struct sim *s, uint32_t rank)
     return true;
 }
 
+static bool sim_do_act(struct sim *s, uint32_t rank, const struct member_act *act)
+{
+    switch (act->kind) {
+    case MEMBER_NOTHING:
+        return false;
+    case MEMBER_RUN:
+        sim_begin_run(s, rank, act);
+        break;
+    case MEMBER_FAIL:
+        sim_take_failure(s, rank, act);
+        break;
+    case MEMBER_JOIN:
+        sim_take_join(s, rank, act);
+        break;
+    case MEMBER_TUNE:
+        sim_take_tuning(s, rank, act->tuning);
+        break;
+    case MEMBER_AGREE:
+        sim_begin_agreement(s, rank, act);
+        break;
+    case MEMBER_PAIR:
+        sim_begin_pair(s, rank, act);
+        break;
+    case MEMBER_SET:
+        sim_begin_set(s, rank, act);
+        break;
+    }
+    return true;
+}
+
+/* Transfers end, or others begin; all else waits for them. */
+static bool
+sim_do_act_or_hold(struct sim *s, uint32_t rank, const struct member_act *act)
+{
+    struct sim_rank *r = &s->ranks[rank];
+
+    if (sim_is_transfer(act))
+        sim_begin_transfer(s, rank, act);
+    else if (act->kind == MEMBER_NOTHING)
+        return sim_end_transfer(s, rank);
+    else if (r->n_transfers > 0)
+        sim_hold_act(s, rank, act);
+    else
+        return sim_do_act(s, rank, act);
+    return true;
+}
+
 static bool on_next(struct sim *s, uint32_t rank)
 {
     struct sim_rank *r = &s->ranks[rank];
@@ -118,40 +166,23 @@ static bool on_next(struct sim *s, uint32_t rank)
 
     if (r->is_running)
         return sim_end_run(s, rank);
+    if (r->n_transfers > 0 && (r->is_holding || seeded_below(&s->rng, 2) == 0)) {
+        bool has_ended = sim_end_transfer(s, rank);
+
+        if (has_ended || r->is_holding)
+            return has_ended;
+    }
+    if (r->is_holding) {
+        act = sim_release_act(s, rank);
+        return sim_do_act(s, rank, &act);
+    }
     if (member_is_agreeing(r->m))
         return sim_end_agreement(s, rank);
     if (s->leave_in && seeded_below(&s->rng, s->leave_in) == 0)
         member_leave_plan(r->m);
     rc = member_next(r->m, may_offer, &act, &s->err);
     sim_error(s, rc);
-    if (rc < 0)
-        return true;
-    switch (act.kind) {
-    case MEMBER_NOTHING:
-        return false;
-    case MEMBER_RUN:
-        sim_begin_run(s, rank, &act);
-        break;
-    case MEMBER_FAIL:
-        sim_take_failure(s, rank, &act);
-        break;
-    case MEMBER_JOIN:
-        sim_take_join(s, rank, &act);
-        break;
-    case MEMBER_TUNE:
-        sim_take_tuning(s, rank, act.tuning);
-        break;
-    case MEMBER_AGREE:
-        sim_begin_agreement(s, rank, &act);
-        break;
-    case MEMBER_PAIR:
-        sim_begin_pair(s, rank, &act);
-        break;
-    case MEMBER_SET:
-        sim_begin_set(s, rank, &act);
-        break;
-    }
-    return true;
+    return rc < 0 || sim_do_act_or_hold(s, rank, &act);
 }
 
 /* --- scripts --- */
