@@ -22,12 +22,13 @@ $(O)/bin/bench_oneccl: tests/bench/allreduce_ccl.cpp $(MEASURE)
 	    -l:libintlc.so.5 -l:libhwloc.so.15 -lpthread -ldl -lrt -Wl,-rpath-link,$(PEERS)/lib
 
 $(O)/bin/bench_capi: $(O)/tests/bench/allreduce_capi.o $(O)/lib/libhvd.so
+$(O)/bin/bench_ring: $(O)/tests/bench/ring_capi.o $(O)/lib/libhvd.so
 $(O)/bin/bench_step: $(O)/tests/bench/step_capi.o $(O)/lib/libhvd.so
 $(O)/bin/bench_start: $(O)/tests/bench/start_capi.o $(O)/lib/libhvd.so
-$(O)/bin/bench_capi $(O)/bin/bench_step $(O)/bin/bench_start:
+$(O)/bin/bench_capi $(O)/bin/bench_ring $(O)/bin/bench_step $(O)/bin/bench_start:
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib' -o $@ $^
--include $(patsubst %,$(O)/tests/bench/%.d,allreduce_capi step_capi start_capi)
+-include $(patsubst %,$(O)/tests/bench/%.d,allreduce_capi ring_capi step_capi start_capi)
 
 # BENCH=--only=step,queue runs parts; run.py --help lists all. A peer that is missing is reported and left out.
 .PHONY: bench
