@@ -189,6 +189,13 @@ class Examples(Runs):
         self.assertIn("all 2 workers hold identical weights", ended.out)
         self.assertGreaterEqual(number(r"mixed_precision: .* ([01]\.\d+)", ended), 0.93)
 
+    @only_torch("debian")
+    def test_neighbours(self):
+        ended = self.run_example("neighbours.py")
+        self.assertLess(
+            number(r"neighbours: 200 steps of 3 workers, largest error (\d\.\de[+-]\d+)", ended), 1e-12
+        )
+
     @only_torch("not newest")  # Backend trains with DDP under each
     def test_ddp(self):
         ended = self.run_example("train_ddp.py")

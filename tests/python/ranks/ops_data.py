@@ -110,6 +110,53 @@ def a_tensor_is_received_with_its_strides():
 
 
 @check
+def transfers_with_all_ranks_move_at_once():
+    """All are begun before any is waited for, each rank in an order of its own; none is named."""
+    others = [(R + k) % N for k in range(1, N)]
+    for n in (1, 300_000):
+        sent = [hvd.send_async(torch.arange(float(n)) + 10 * R + to, to) for to in others]
+        received = [hvd.recv_async(torch.empty(n), source) for source in reversed(others)]
+        for source, handle in zip(reversed(others), received):
+            equal(hvd.synchronize(handle), torch.arange(float(n)) + 10 * source + R)
+        for handle in sent:
+            hvd.synchronize(handle)
+
+
+@check
+def a_transfer_that_cannot_be_is_refused():
+    x = torch.ones(3)
+    for function, argument in ((hvd.send, "dst_rank"), (hvd.recv, "src_rank"), (hvd.recv_, "src_rank")):
+        expect_error(ValueError, [f"{argument} {R} is this rank itself"], function, x, R)
+        expect_error(ValueError, [f"{argument} {N} is not in the world of {N} ranks"], function, x, N)
+        expect_error(ValueError, [f"{argument} -1 is not in the world"], function, x, -1)
+        expect_error(TypeError, ["integer"], function, x, str((R + 1) % N))
+        expect_error(TypeError, ["expected a torch.Tensor, not list"], function, [1.0], R)
+        expect_error(ValueError, ["complex"], function, torch.ones(1, dtype=torch.complex64), (R + 1) % N)
+    if N > 1:  # what was refused has taken no automatic name
+        sent = hvd.send_async(x, (R + 1) % N)
+        equal(hvd.recv(torch.zeros(3), (R - 1) % N), x)
+        hvd.synchronize(sent)
+
+
+@check
+def a_transfer_of_two_kinds_fails_on_both_sides():
+    if N == 1 or R > 1:
+        return
+    for what, words in (
+        (torch.ones(2 + R), ["shapes"]),
+        (torch.ones(2, dtype=torch.float32 if R else torch.float64), ["float32", "float64"]),
+    ):
+        function = (hvd.send, hvd.recv)[R]
+        expect_error(hvd.HorovodInternalError, ["Mismatched", "(0 -> 1)", *words], function, what, 1 - R)
+    leaf = torch.nn.Parameter(torch.zeros(2))
+    if R == 0:
+        hvd.send(torch.tensor([3.0, 4.0]), 1, "leaf")
+    else:
+        assert hvd.recv_(leaf, 0, "leaf") is leaf
+        equal(leaf.detach(), torch.tensor([3.0, 4.0]))
+
+
+@check
 def sparse_tensors_add_up():
     indices, values = [[R, N]], [[1.0, 2.0], [3.0, 4.0]]
     x = torch.sparse_coo_tensor(indices, values, (N + 1, 2))

@@ -537,10 +537,11 @@ class HorovodSend(torch.autograd.Function):
 
 
 def send(tensor, dst_rank, name=None):
-    """Sends a tensor to one rank, which calls recv under the same name.
+    """Sends a tensor to one rank, which calls recv under the same name; returns when it may be changed.
 
-    Returns an empty tensor whose backward() waits for the gradient from the receiver's backward(); add
-    its sum() to the loss, or call backward() on that.
+    See send_async. Where `tensor` requires a gradient, the result is an empty tensor whose backward()
+    waits for the gradient from the receiver's backward(); add its sum() to the loss, or call backward()
+    on that.
     """
     if _needs_grad(tensor):
         return HorovodSend.apply(tensor, dst_rank, name)
@@ -566,7 +567,7 @@ class HorovodRecv(torch.autograd.Function):
 def recv(tensor, src_rank, name=None):
     """One rank's tensor as a new tensor, of the shape and dtype of `tensor`, whose elements do not count.
 
-    Where `tensor` requires a gradient, backward() sends that of the result to the sender.
+    See recv_async. Where `tensor` requires a gradient, backward() sends that of the result to the sender.
     """
     if _needs_grad(tensor):
         return HorovodRecv.apply(tensor, src_rank, name)
@@ -574,5 +575,5 @@ def recv(tensor, src_rank, name=None):
 
 
 def recv_(tensor, src_rank, name=None):
-    """One rank's tensor, in place."""
+    """One rank's tensor, in place; returns `tensor`. See recv_async_."""
     return synchronize(submit.recv_async_(tensor, src_rank, name))

@@ -6,6 +6,8 @@ agree as long as all ranks call in the same order. The tensors of a grouped call
 runtime: all or none are reduced, in one batch if they fit.
 """
 
+import operator
+
 import torch
 
 from _hvd import _native, handles
@@ -437,26 +439,48 @@ def reduce_async(
     return _submit_into(_native.reduce, source, output, *args)
 
 
-def _p2p_name(src, dst, name):
-    """Automatic names count the transfers of one direction between two ranks: both see those alone."""
+def _p2p_name(tensor, src, dst, name):
+    """Automatic names count the transfers of one direction between two ranks: both see those alone.
+
+    What is refused here is not counted, or the two ranks would disagree from then on.
+    """
+    t.dtype_of(tensor)
+    src, dst = operator.index(src), operator.index(dst)
     return handles.auto_name(f"p2p.{src}.{dst}") if name is None else f"p2p.{name}"
 
 
 def send_async(tensor, dst_rank, name=None):
-    """Starts sending a tensor to one rank, which calls recv under the same name; returns a handle."""
-    t.dtype_of(tensor)
-    name = _p2p_name(_native.rank(), dst_rank, name)
+    """Starts sending a tensor to one rank, which calls recv under the same name; returns a handle.
+
+    tensor: dense, of any shape and any dtype that allreduce takes; it must not be changed before
+    synchronize(handle). dst_rank: another rank of the world (process sets have no ranks of their own
+    here). name: without one, the n-th send to a rank meets its n-th recv from this rank.
+
+    A rank may have any number of sends and receives pending, in any order. In host memory those with
+    different ranks move at the same time; those with one rank follow each other.
+
+    ValueError: dst_rank is this rank itself or not in the world. HorovodInternalError from
+    synchronize: the receiver's shape, dtype or device type differs ("Mismatched ..."; it gets the same
+    error, and the world continues), or a rank was lost.
+    """
+    name = _p2p_name(tensor, _native.rank(), dst_rank, name)
     return _submit_into(_native.send, tensor.detach(), None, name, dst_rank)
 
 
 def recv_async_(tensor, src_rank, name=None):
-    """Starts receiving one rank's tensor of this shape and dtype, in place; returns a handle."""
-    name = _p2p_name(src_rank, _native.rank(), name)
+    """Starts receiving one rank's tensor of this shape and dtype, in place; returns a handle.
+
+    tensor: also one that is not contiguous, or a parameter. The rest is as in send_async.
+    """
+    name = _p2p_name(tensor, src_rank, _native.rank(), name)
     return _submit_into(_native.recv, tensor, tensor, name, src_rank)
 
 
 def recv_async(tensor, src_rank, name=None):
-    """Starts receiving one rank's tensor of tensor's shape and dtype into a new one; returns a handle."""
+    """Starts receiving one rank's tensor of tensor's shape and dtype into a new one; returns a handle.
+
+    The rest is as in send_async.
+    """
     t.dtype_of(tensor)
     output = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     return recv_async_(output, src_rank, name)
