@@ -218,7 +218,7 @@ UNIT_TEST(any_graph_of_transfers_comes_to_its_end)
 
 /* --- peers that die or do nothing --- */
 
-/* The ranks of `idle` do not take part, or only until they end; the others fail. */
+/* The ranks of `idle` do not take part, or only until they end; the other ones fail. */
 static int
 loads_fail(struct rank *r, struct load *l, uint32_t n, uint32_t idle, bool dies)
 {
