@@ -59,11 +59,6 @@ static struct cpu *agree_self(struct backend *b)
     return (struct cpu *)b; /* b is the first member */
 }
 
-size_t agree_area_bytes(uint32_t n)
-{
-    return sizeof(struct agree_area) + (size_t)n * sizeof(struct agree_line);
-}
-
 void agree_init(struct agree *a)
 {
     a->event_fd = -1;

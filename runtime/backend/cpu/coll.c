@@ -24,95 +24,15 @@
  * frees: never more than its host's members send and receive together.
  *
  * Items become pieces (vec.h); on one host nothing else is allocated per batch once the
- * piece table has grown. This file: allreduce, reduce, broadcast, barrier, and what the
- * other coll_*.c files share (coll.h). Called by cpu.c. */
+ * piece table has grown. This file: allreduce, reduce, broadcast, barrier, and the
+ * choice among all collectives. Called by cpu.c, subset.c. */
 #include "runtime/backend/cpu/coll.h"
 
 #include <errno.h>
 
 #include "runtime/base/mem.h"
 
-#define MAX_PIECES (1u << 26)
-
-int coll_room(struct cpu *c, size_t n, struct err *err)
-{
-    if (n <= c->cap_pieces)
-        return 0;
-    void *p =
-        n > MAX_PIECES ? NULL : mem_realloc_array(c->pieces, n, sizeof(*c->pieces));
-    if (!p)
-        return err_set(err, -ENOMEM, "no memory for a batch of %zu pieces", n);
-    c->pieces = p;
-    c->cap_pieces = n;
-    return 0;
-}
-
-uint8_t *coll_scratch(uint64_t n, const char *what, struct err *err)
-{
-    uint8_t *p = n > SIZE_MAX ? NULL : mem_alloc((size_t)n);
-    if (!p)
-        (void)err_set(err, -ENOMEM, "%s: no memory for %llu bytes in transfer", what,
-                      (unsigned long long)n);
-    return p;
-}
-
-void coll_in_is_out(struct piece *p, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        p[i].in = p[i].out;
-}
-
-struct vec coll_rows(const struct cpu *c, size_t n_items, uint32_t from, uint32_t to)
-{
-    return vec_of(c->pieces + from * n_items, (to - from) * n_items);
-}
-
-int coll_pass(
-    struct cpu *c, uint32_t from, uint32_t to, const struct vec *v, struct err *err)
-{
-    struct vec *send = c->vecs, *recv = c->vecs + c->env.size;
-    for (uint32_t j = 0; j < c->n_local; j++)
-        send[j] = recv[j] = vec_of(NULL, 0);
-    if (from == to)
-        return 0;
-    if (c->local == from)
-        send[to] = *v;
-    if (c->local == to)
-        recv[from] = *v;
-    return shm_alltoall(&c->shm, send, recv, err);
-}
-
 /* --- allreduce and reduce --- */
-
-int coll_reduction(const struct cpu *c,
-                   const struct batch *b,
-                   struct reduction *ret,
-                   struct err *err)
-{
-    *ret = (struct reduction){
-        .k = kernel_for(b->op, b->dtype, c->is_wide),
-        .prescale = b->prescale,
-        .finish = finish_of(b->dtype, b->op, b->postscale, c->env.size),
-    };
-    if (!ret->k)
-        return err_set(err, -EINVAL, "batch: %s with %s of %s is not supported",
-                       collective_name(b->coll), reduce_op_name(b->op),
-                       dtype_name(b->dtype));
-    return 0;
-}
-
-void coll_scale(const struct vec *v, const struct reduction *r)
-{
-    struct finish pre = {r->prescale, 1};
-    for (size_t i = 0; i < v->n; i++) {
-        const void *src = v->v[i].in;
-        size_t n = v->v[i].n / r->k->elem_bytes;
-        r->k->fold(v->v[i].out, NULL, &src, 1, n, &pre);
-        src = v->v[i].out;
-        if (r->finish.factor != 1.0 || r->finish.divisor != 1)
-            r->k->fold(v->v[i].out, NULL, &src, 1, n, &r->finish);
-    }
-}
 
 static int lay_out_items(struct cpu *c,
                          const struct batch *b,
@@ -128,30 +48,6 @@ static int lay_out_items(struct cpu *c,
                                       .out = has_out ? b->items[i].out : NULL,
                                       .n = b->items[i].count * dtype_size(b->dtype)};
     *ret = vec_of(c->pieces, b->n_items);
-    return 0;
-}
-
-bool coll_reduces_on_host(const struct cpu *c, const struct reduction *r)
-{
-    bool is_mixed = c->env.size > c->n_hosts;
-    return c->n_local > 1 || (is_mixed && r->prescale != 1.0);
-}
-
-int coll_reduce_on_host(struct cpu *c,
-                        const struct vec *v,
-                        const struct reduction *r,
-                        struct reduction *ret,
-                        struct err *err)
-{
-    struct reduction inner = *r;
-    *ret = *r;
-    if (!coll_reduces_on_host(c, r))
-        return 0;
-    inner.finish = FINISH_NONE;
-    ret->prescale = 1.0;
-    if (c->n_local > 1)
-        return shm_allreduce(&c->shm, v, &inner, 0, err);
-    coll_scale(v, &inner);
     return 0;
 }
 
@@ -181,7 +77,7 @@ static int coll_allreduce(struct cpu *c, const struct batch *b, struct err *err)
     int rc = coll_reduction(c, b, &r, err);
     if (rc == 0)
         rc = lay_out_items(c, b, true, &v, err);
-    if (rc < 0)
+    if (rc != 0)
         return rc;
     if (c->env.size == 1)
         coll_scale(&v, &r);
@@ -239,7 +135,7 @@ static int coll_reduce(struct cpu *c, const struct batch *b, struct err *err)
     int rc = coll_reduction(c, b, &r, err);
     if (rc == 0)
         rc = lay_out_items(c, b, b->root == c->env.rank, &v, err);
-    if (rc < 0)
+    if (rc != 0)
         return rc;
     if (c->env.size == 1)
         coll_scale(&v, &r);
@@ -297,7 +193,7 @@ static bool has_root(enum collective c)
            || c == COLL_SENDRECV;
 }
 
-int coll_run(struct cpu *c, const struct batch *b, struct err *err)
+static int coll_dispatch(struct cpu *c, const struct batch *b, struct err *err)
 {
     if (b->coll != COLL_BARRIER && dtype_size(b->dtype) == 0)
         return err_set(err, -EINVAL, "batch: dtype %d is unknown", (int)b->dtype);
@@ -332,4 +228,20 @@ int coll_run(struct cpu *c, const struct batch *b, struct err *err)
     }
     return err_set(err, -EINVAL, "batch: %s is not supported",
                    collective_name(b->coll));
+}
+
+int coll_run(struct cpu *c, const struct batch *batch, struct err *err)
+{
+    if (c->broken.code != 0)
+        return err_set(err, -EPIPE, "%s", c->broken.text);
+    if (c->agree.phase != AGREE_NONE)
+        return err_set(err, -EBUSY, "post while agreement %u is not done",
+                       c->agree.seq);
+    if (c->transfer.is_active)
+        return err_set(err, -EBUSY, "post while a transfer is not done");
+    struct err why;
+    err_init(&why);
+    c->net.subject = (struct block_subject){++c->n_batches, (uint8_t)batch->coll};
+    int rc = coll_dispatch(c, batch, &why);
+    return rc < 0 ? cpu_break(c, rc, &why, err) : 0;
 }

@@ -6,6 +6,8 @@
 
 #include "runtime/backend/cpu/cpu.h"
 
+/* --- coll_steps.c --- */
+
 /* Makes room for n pieces; the content is undefined. */
 int coll_room(struct cpu *c, size_t n, struct err *err);
 static inline bool coll_is_leader(const struct cpu *c)

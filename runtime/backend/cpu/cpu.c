@@ -7,10 +7,6 @@
  * after a failed collective the ranks' positions in the segment and in the byte streams
  * differ.
  *
- * Every wait below calls check(): it fails if the backend was aborted, the caller
- * interrupts, a rank was reported lost, or the awaited rank is on this host and has
- * left or exited.
- *
  * Called by the coordinator through backend_cpu. */
 #include <errno.h>
 #include <stdio.h>
@@ -24,103 +20,6 @@
 static struct cpu *cpu_self(struct backend *b)
 {
     return (struct cpu *)b; /* b is the first member */
-}
-
-static int
-cpu_member_lost(const struct cpu *c, uint32_t member, const char *how, struct err *err)
-{
-    return err_set(err, -ECONNRESET, "lost rank %u (host %s): %s",
-                   cpu_global(c, member), c->peers[member].host, how);
-}
-
-/* The member with this global rank; size: none. */
-static uint32_t member_of(const struct cpu *c, int64_t rank)
-{
-    uint32_t lo = 0, hi = c->env.size;
-    while (lo < hi) { /* global ranks ascend */
-        uint32_t mid = lo + (hi - lo) / 2;
-        if (cpu_global(c, mid) < rank)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo < c->env.size && cpu_global(c, lo) == rank ? lo : c->env.size;
-}
-
-static int check_local_peer(struct cpu *c, uint32_t rank, struct err *err)
-{
-    uint32_t known = member_of(c, shm_lost(&c->shm)), m = member_of(c, rank);
-    if (known < c->env.size)
-        return cpu_member_lost(c, known, "connection closed", err);
-    if (m == c->env.size || m == c->env.rank || c->host_of[m] != c->host)
-        return 0;
-    if (shm_has_left(&c->shm, rank)) {
-        shm_report_lost(&c->shm, rank);
-        return cpu_member_lost(c, m, "it has shut down", err);
-    }
-    uint32_t line = c->shm.line_of[c->local_of[m]];
-    if (!peer_same_process(&c->peers[m], &c->peers[c->env.rank])
-        && !shm_is_alive(&c->map, line)) {
-        shm_report_lost(&c->shm, rank);
-        return cpu_member_lost(c, m, "connection closed", err);
-    }
-    return 0;
-}
-
-/* True if c or one of its ancestors was aborted. */
-static bool is_aborted(const struct cpu *c)
-{
-    for (; c; c = c->parent)
-        if (atomic_load_explicit(&c->is_aborted, memory_order_relaxed))
-            return true;
-    return false;
-}
-
-static int cpu_interrupted(const struct cpu *c, struct err *err)
-{
-    while (c->parent)
-        c = c->parent;
-    return !c->env.interrupted ? 0 : c->env.interrupted(c->env.arg, err);
-}
-
-int cpu_check_member(struct cpu *c, uint32_t rank, struct err *err)
-{
-    if (is_aborted(c))
-        return err_set(err, -ECANCELED, "aborted");
-    return !c->shm.h ? 0 : check_local_peer(c, rank, err);
-}
-
-static int wait_check_member(void *arg, uint32_t rank, struct err *err)
-{
-    struct cpu *c = arg;
-    if (is_aborted(c))
-        return err_set(err, -ECANCELED, "aborted");
-    int rc = cpu_interrupted(c, err);
-    return rc < 0 ? rc : cpu_check_member(c, rank, err);
-}
-
-/* The world's communicator has no peers to check yet; a set's is created within its
- * parent. */
-int cpu_check_connecting(void *arg, uint32_t rank, struct err *err)
-{
-    struct cpu *c = arg;
-    (void)rank; /* no particular rank is waited for */
-    if (is_aborted(c))
-        return err_set(err, -ECANCELED, "aborted while connecting");
-    if (!c->parent)
-        return 0;
-    int rc = cpu_interrupted(c, err);
-    for (uint32_t m = 0; m < c->env.size && rc == 0; m++)
-        rc = cpu_check_member(c->parent, cpu_global(c, m), err);
-    return rc;
-}
-
-int cpu_break(struct cpu *c, int rc, const struct err *why, struct err *err)
-{
-    if (c->net.peers && c->net.lost >= 0 && c->shm.h)
-        shm_report_lost(&c->shm, (uint32_t)c->net.lost);
-    c->broken = *why;
-    return err_set(err, rc, "%s", why->text);
 }
 
 static void cpu_close(struct backend *b)
@@ -178,7 +77,7 @@ static int cpu_describe(const struct backend_env *env,
     c->env = *env;
     c->is_wide = kernel_has_wide();
     c->w = (struct waiter){
-        .check = wait_check_member, .arg = c, .patience_ns = env->peer_timeout_ns};
+        .check = cpu_check_waiting, .arg = c, .patience_ns = env->peer_timeout_ns};
     c->unix_fd = c->tcp_fd = c->map.fd = -1;
     size_t n = env->size;
     c->peers = mem_calloc(n, sizeof(*c->peers));
@@ -206,10 +105,10 @@ static int cpu_describe(const struct backend_env *env,
     return 0;
 }
 
-int cpu_connect(struct backend *b,
-                uint8_t *const *blobs,
-                const uint32_t *sizes,
-                struct err *err)
+static int cpu_connect(struct backend *b,
+                       uint8_t *const *blobs,
+                       const uint32_t *sizes,
+                       struct err *err)
 {
     struct cpu *c = cpu_self(b);
     int rc = 0;
@@ -228,29 +127,13 @@ int cpu_connect(struct backend *b,
     return rc;
 }
 
-int cpu_run(struct cpu *c, const struct batch *batch, struct err *err)
-{
-    if (c->broken.code != 0)
-        return err_set(err, -EPIPE, "%s", c->broken.text);
-    if (c->agree.phase != AGREE_NONE)
-        return err_set(err, -EBUSY, "post while agreement %u is not done",
-                       c->agree.seq);
-    if (c->transfer.is_active)
-        return err_set(err, -EBUSY, "post while a transfer is not done");
-    struct err why;
-    err_init(&why);
-    c->net.subject = (struct block_subject){++c->n_batches, (uint8_t)batch->coll};
-    int rc = coll_run(c, batch, &why);
-    return rc < 0 ? cpu_break(c, rc, &why, err) : 0;
-}
-
 static int cpu_post(struct backend *b,
                     const struct batch *batch,
                     uint64_t *ret_ticket,
                     struct err *err)
 {
     struct cpu *c = cpu_self(b);
-    int rc = cpu_run(c, batch, err);
+    int rc = coll_run(c, batch, err);
     if (rc == 0)
         *ret_ticket = ++c->n_posted;
     return rc;

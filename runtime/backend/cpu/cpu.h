@@ -54,21 +54,17 @@ static inline uint32_t cpu_global(const struct cpu *c, uint32_t member)
     return !c->env.global ? member : c->env.global[member];
 }
 
-/* cpu.c: 0 while this communicator is not aborted and the rank, if it is on this host,
- * is alive; else the error. */
+/* cpu_check.c: 0 while this communicator is not aborted and the rank, if it is on this
+ * host, is alive; else the error. */
 int cpu_check_member(struct cpu *c, uint32_t rank, struct err *err);
-/* cpu.c: a waiter's check() while a communicator is being connected. */
+/* A waiter's check(): the same, and the caller does not interrupt. */
+int cpu_check_waiting(void *arg, uint32_t rank, struct err *err);
+/* Likewise, while a communicator is being connected. */
 int cpu_check_connecting(void *arg, uint32_t rank, struct err *err);
-/* cpu.c: marks the object broken with err, which is also returned; reports a lost rank
- * to this host's ranks. Returns rc. */
+/* Marks the object broken with err, which is also returned; reports a lost rank to this
+ * host's ranks. Returns rc. */
 int cpu_break(struct cpu *c, int rc, const struct err *why, struct err *err);
 
-/* cpu.c: runs one batch to its end, as post without a ticket. */
-int cpu_run(struct cpu *c, const struct batch *batch, struct err *err);
-int cpu_connect(struct backend *b,
-                uint8_t *const *blobs,
-                const uint32_t *sizes,
-                struct err *err);
 /* subset.c: the row of the ops table. */
 int cpu_subset(struct backend *b,
                const uint32_t *ranks,
@@ -80,7 +76,7 @@ int cpu_subset(struct backend *b,
 /* group.c: finds which ranks share memory; creates the segment and the mesh. */
 int group_connect(struct cpu *c, struct err *err);
 
-/* coll.c: runs one batch to its end. */
+/* coll.c: runs one batch to its end, as post without a ticket. */
 int coll_run(struct cpu *c, const struct batch *batch, struct err *err);
 
 #endif

@@ -16,8 +16,8 @@
  *     waiters would make the CPU wait until the store is visible.
  *   - data of one rank is written by that rank only.
  *
- * Called by shm_coll.c, shm_move.c and transfer.c, shm_join.c (creates and maps it),
- * cpu.c. */
+ * Called by shm_coll.c and shm_move.c (collectives), transfer.c, shm_join.c (creates and
+ * maps it), group.c, cpu_check.c, cpu.c. */
 #include "runtime/backend/cpu/shm.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/backend/cpu/agree.h"
+#include "runtime/backend/cpu/agree_area.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 

@@ -4,7 +4,7 @@
  *
  *   header
  *   control lines   one per rank
- *   agreement       agree.h
+ *   agreement       agree_area.h
  *   data areas      one per rank: slot[2] (chunks of large messages), small[2]
  *                   (one-shot messages)
  *

@@ -2,9 +2,10 @@
 /* Communicators for process sets.
  *
  * A child is a whole struct cpu with its own segment and mesh, created as the world's
- * is (describe, exchange, group_connect). The parent replaces the rendezvous: each
- * round of the exchange is an allgather on the parent, to which the set's members
- * contribute a frame of a size that all know, and all others nothing:
+ * is (describe, exchange, connect), through the parent's ops table. The parent
+ * replaces the rendezvous: each round of the exchange is an allgather on the parent, to
+ * which the set's members contribute a frame of a size that all know, and all others
+ * nothing:
  *
  *   1. the members' descriptions
  *   2. which members share memory (group.c), for sets of two and more
@@ -72,7 +73,7 @@ static int subset_run_round(struct subset_rounds *m,
                       .postscale = 1,
                       .items = &item,
                       .n_items = 1};
-    m->rc = cpu_run(m->parent, &b, err);
+    m->rc = coll_run(m->parent, &b, err);
     if (m->rc < 0)
         return m->rc;
     for (size_t i = 0; i < n; i++) {
@@ -131,7 +132,7 @@ static int subset_describe(struct subset_rounds *m,
                               .exchange = subset_exchange,
                               .arg = m};
     struct backend *b;
-    int rc = backend_cpu.describe(&env, &b, ret_blob, ret_n, err);
+    int rc = parent->b.ops->describe(&env, &b, ret_blob, ret_n, err);
     if (rc < 0)
         return rc;
     *ret = (struct cpu *)b; /* b is the first member */
@@ -158,7 +159,7 @@ static int subset_create_child(struct subset_rounds *m,
     if (round_rc < 0)
         return round_rc;
     if (rc == 0 && *ret_child)
-        rc = cpu_connect(&(*ret_child)->b, blobs, sizes, err);
+        rc = m->parent->b.ops->connect(&(*ret_child)->b, blobs, sizes, err);
     if (m->rc == 0 && m->n > 1 && !m->has_exchanged) {
         struct err why = ERR_INIT;
         round_rc = subset_run_round(m, NULL, 0, n_bits(m), &rest, &sizes, &why);
@@ -238,7 +239,7 @@ int cpu_subset(struct backend *b,
     if (m.rc == 0)
         rc = subset_conclude(&m, rc, &why);
     if (rc < 0) {
-        backend_cpu.close(child ? &child->b : NULL);
+        parent->b.ops->close(child ? &child->b : NULL);
         return parent->broken.code != 0 ? err_set(err, rc, "%s", why.text)
                                         : cpu_break(parent, rc, &why, err);
     }
@@ -246,7 +247,7 @@ int cpu_subset(struct backend *b,
         child->env.exchange = NULL; /* all rounds are over */
         child->env.arg = NULL;
         /* the settings apply either way */
-        (void)backend_cpu.tune(&child->b, &parent->tuning);
+        (void)parent->b.ops->tune(&child->b, &parent->tuning);
     }
     *ret = !child ? NULL : &child->b;
     return 0;
