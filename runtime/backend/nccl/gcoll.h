@@ -25,7 +25,17 @@ struct gcoll_post {
 #define GCOLL_ALL_PACKED UINT64_MAX /* packed_bytes: of all tensors */
 
 /* The post of a job with a batch. It borrows the job. */
-struct gcoll_post gcoll_post_of(struct device *g, const struct gpu_job *job);
+static inline struct gcoll_post gcoll_post_of(struct device *g,
+                                              const struct gpu_job *job)
+{
+    return (struct gcoll_post){
+        .c = job->comm,
+        .g = g,
+        .batch = &job->batch,
+        .s = job->stream,
+        .index = job->stream_index,
+    };
+}
 /* A JOB_BATCH; the hook of the device. */
 int gcoll_run(struct device *g, struct gpu_job *job, struct err *err);
 
@@ -39,7 +49,7 @@ int gcoll_adasum(struct gcoll_post *p, struct err *err);
 /* gcoll_move.c: BROADCAST, ALLGATHER, GATHER, ALLTOALL, SENDRECV. */
 int gcoll_move(struct gcoll_post *p, struct err *err);
 
-/* --- gcoll.c, for these --- */
+/* --- gcoll_calls.c, for these --- */
 
 /* NCCL calls that are collected and made in one group. */
 struct gcoll_call {
@@ -66,6 +76,8 @@ int gcoll_add(struct gcoll_calls *calls, struct gcoll_call call, struct err *err
 /* Makes the calls, in groups of at most GCOLL_MAX_CALLS; none: nothing. */
 #define GCOLL_MAX_CALLS 2048
 int gcoll_make(struct gcoll_post *p, const struct gcoll_calls *calls, struct err *err);
+
+/* --- gcoll_kernels.c, for these --- */
 
 /* m[n] cut into chunks, in device memory; *ret_n 0: nothing to do. */
 int gcoll_table(struct gcoll_post *p,
