@@ -68,7 +68,7 @@ expect() { # CHECK NAME WORD: the check fails and its findings have the word; th
 }
 
 clean
-for c in layers pure sizes symbols format tidied cppcheck shell python docs words names prose; do
+for c in layers circles pure sizes symbols format tidied cppcheck shell python docs words names prose; do
     expect_nothing $c 'a clean tree passes'
 done
 
@@ -78,6 +78,20 @@ c_file runtime/core/net.h '#include <curl/curl.h>'
 expect layers 'third-party header in a header' '<curl/curl.h> in a header'
 for i in 1 2 3; do c_file "operator/y$i.c" '#include <yaml.h>'; done
 expect layers 'third-party header in three files' '<yaml.h> appears in 3'
+
+for i in 1 2 3 4 5 6; do # each calls the next one, the last one the first
+    next=$((i % 6 + 1))
+    c_file "runtime/core/ring$i.c" "int ring_$next(void);" "int ring_$i(void);" "int ring_$i(void) { return ring_$next(); }"
+    compile "runtime/core/ring$i.c"
+done
+expect circles 'six files depend on each other' 'runtime/core/ring6.c -> runtime/core/ring1.c: ring_1'
+for i in 1 2 3 4 5; do
+    next=$((i % 5 + 1))
+    c_file "runtime/core/ring$i.c" "int ring_$next(void);" "int ring_$i(void);" "int ring_$i(void) { return ring_$next(); }"
+    compile "runtime/core/ring$i.c"
+done
+expect_nothing circles 'a circle of five files is fine'
+clean
 
 c_file runtime/core/two.c '#include <time.h>' '#include "runtime/core/two.h"' 'int core_two(int x) { return x + (int)time(0); }'
 compile runtime/core/two.c
