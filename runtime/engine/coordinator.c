@@ -12,6 +12,8 @@
 #include "runtime/engine/step.h"
 
 static const uint64_t LEAVE_PLAN_NS = NS_PER_S;
+/* A few microseconds; with more ranks than processors the other rank may need this one. */
+enum { POLLS = 200, POLLS_CROWDED = 8 };
 static const char SHUT_DOWN_HERE[] =
     "Horovod has been shut down: this rank called shutdown()";
 
@@ -149,8 +151,11 @@ static int coordinator_init_parts(struct coordinator *co,
     struct engine *e = &co->engine;
 
     co->flights.e = e;
-    co->step = (struct step){
-        .e = e, .talk = &co->talk, .carry = &co->carry, .flights = &co->flights};
+    co->step = (struct step){.e = e,
+                             .talk = &co->talk,
+                             .carry = &co->carry,
+                             .flights = &co->flights,
+                             .n_polls = is_crowded ? POLLS_CROWDED : POLLS};
     seat_init(&co->seat, e, &co->flights, is_crowded, &hooks);
     talk_init(&co->talk, e, cfg->report_late);
     return carry_init(&co->carry, e, &co->flights, cfg->env);

@@ -31,8 +31,6 @@ static const uint64_t PLAN_WAIT_LIMIT_NS = 2 * NS_PER_S;
 /* While a plan lasts messages are rare, and reading them is a system call, which costs as
  * much as an agreement. */
 static const uint64_t PLAN_PUMP_NS = 20000;
-/* Before an agreement is left for the rest of the step: about a microsecond. */
-enum { AGREE_POLLS = 32 };
 
 /* --- ends --- */
 
@@ -167,7 +165,7 @@ static bool agreement_poll(struct step *s)
     int rc = 0;
 
     err_init(&err);
-    for (int i = 0; i < AGREE_POLLS && rc == 0 && !is_done; i++)
+    for (uint32_t i = 0; i < s->n_polls && rc == 0 && !is_done; i++)
         rc = b->ops->agree_poll(b, s->agreed, &is_done, &err);
     if (rc < 0) {
         step_fail(s, false, err.text);
