@@ -244,7 +244,7 @@ uint64_t control_next_ns(const struct control *c)
     uint64_t next = UINT64_MAX;
 
     if (c->is_broken)
-        return next;
+        return 0; /* control_pump has the cause */
     if (c->n_edges > 0)
         next = earlier_ns(c->beat_ns + c->beat_every_ns, c->silence_ns);
     return c->suspect_until_ns > 0 ? earlier_ns(next, c->suspect_until_ns) : next;

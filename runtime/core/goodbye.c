@@ -6,21 +6,29 @@
 #include "runtime/core/goodbye.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/core/utf8.h"
 
-/* A valid character: C1 controls, line separators and marks of direction are not
- * printed. */
+/* Ranges of code points that are not printed: C1 controls, line separators, marks of
+ * direction, and invisible ones (byte order mark, tags). */
+static const struct {
+    uint32_t first, last;
+} hidden[] = {{0x80, 0x9f},     {0x61c, 0x61c},   {0x200b, 0x200f},  {0x2028, 0x202e},
+              {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xe0000, 0xe007f}};
+
+/* s: a valid character of size bytes, 2 to 4. */
 static bool utf8_is_printable(const unsigned char *s, size_t size)
 {
-    if (size == 2)
-        return s[0] != 0xc2 || s[1] >= 0xa0;
-    if (size == 3 && s[0] == 0xe2 && s[1] == 0x80)
-        return s[2] < 0x8b || (s[2] > 0x8f && s[2] < 0xa8) || s[2] > 0xae;
-    if (size == 3 && s[0] == 0xe2 && s[1] == 0x81)
-        return s[2] < 0xa0 || s[2] > 0xaf;
+    uint32_t c = s[0] & (0x7fu >> size);
+
+    for (size_t i = 1; i < size; i++)
+        c = c << 6 | (s[i] & 0x3f);
+    for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++)
+        if (size > 1 && c >= hidden[i].first && c <= hidden[i].last)
+            return false;
     return true;
 }
 

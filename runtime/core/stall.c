@@ -43,7 +43,7 @@ static void stall_put_ranks(struct strbuf *out,
 static bool stall_find_due(void *arg, const struct negotiate_view *v)
 {
     struct walk *w = arg;
-    uint64_t age = w->now_ns - v->since_ns;
+    uint64_t age = w->now_ns > v->since_ns ? w->now_ns - v->since_ns : 0;
 
     if (w->s->fail_ns > 0 && age >= w->s->fail_ns)
         w->must_fail = true;
@@ -65,7 +65,7 @@ static bool stall_find_due(void *arg, const struct negotiate_view *v)
 static bool stall_put_tensor(void *arg, const struct negotiate_view *v)
 {
     struct walk *w = arg;
-    uint64_t age = w->now_ns - v->since_ns;
+    uint64_t age = w->now_ns > v->since_ns ? w->now_ns - v->since_ns : 0;
     uint64_t old = w->must_fail ? w->s->fail_ns : w->s->warn_ns;
 
     if (age < old)

@@ -76,7 +76,7 @@ static void seat_leave(struct seat *s)
 {
     /* The background thread handles a running agreement and transfers from here on, after
      * its nap. */
-    if (engine_is_agreeing(s->e) || s->e->transfers.n > 0)
+    if (engine_is_agreeing(s->e) || (s->e->transfers.n > 0 && !s->e->has_failed))
         atomic_store(&s->next_ns, 0);
     atomic_store(&s->is_taken, false);
     /* For a thread that gave up waiting for the seat, which then stays taken. */

@@ -111,7 +111,8 @@ static int step_communicate(struct step *s, bool *moved, struct err *err)
         *moved = true;
         s->offer_at_ns = 0;
     }
-    if (member_is_in_plan(s->e->member) && s->now_ns < s->pumped_ns + PLAN_PUMP_NS)
+    if (member_is_in_plan(s->e->member) && !s->e->has_failed
+        && s->now_ns < s->pumped_ns + PLAN_PUMP_NS)
         return 0;
     s->pumped_ns = s->now_ns;
     rc = control_pump(s->e->control, err);
@@ -184,7 +185,7 @@ static void agreement_begin(struct step *s, const struct member_act *act)
     struct err err;
 
     err_init(&err);
-    s->agree_begin_ns = s->now_ns;
+    s->agree_begin_ns = s->has_run ? clock_now_ns() : s->now_ns;
     if (b->ops->agree_begin(b, act->words, act->n_words, &err) < 0)
         step_fail(s, false, err.text);
 }
@@ -224,6 +225,7 @@ static void step_do_act(struct step *s, const struct member_act *act)
     switch (act->kind) {
     case MEMBER_RUN:
         rc = carry_run(s->carry, act, &is_ours, &err);
+        s->has_run = true;
         break;
     case MEMBER_FAIL:
         step_finish_act(s, act, HVD_INVALID_ARGUMENT);
@@ -378,6 +380,7 @@ bool step_run(void *arg, uint64_t *next_ns)
     err_init(&err);
     if (engine_is_over(s->e))
         return false;
+    s->has_run = false;
     s->now_ns = clock_now_ns();
     if (step_communicate(s, &moved, &err) < 0) {
         world_mark_broken(s, err.text);

@@ -252,6 +252,7 @@ bool talk_check_stall(struct talk *t, uint64_t now_ns)
 
     if (t->e->rank != 0 || now_ns < t->stall_next_ns)
         return false;
+    now_ns = clock_now_ns(); /* the step may have begun before a request arrived */
     strbuf_init(&text, 4096);
     switch (stall_step(&t->stall, t->negotiate, now_ns, &text, &t->stall_next_ns)) {
     case STALL_NONE:

@@ -7,7 +7,7 @@ import textwrap
 import unittest
 from pathlib import Path
 
-from job import ROOT, bare_ranks, horovodrun, python
+from job import DEBIAN_PYTHON, ROOT, bare_ranks, command, horovodrun, python
 
 OTHER_RANK = 6  # HVD_EXIT_OTHER_RANK
 PLACE = r"\(ending\.py:\d+\)"
@@ -30,7 +30,7 @@ FAILURES = {
     "abort": (-6, r"ended by SIGABRT"),
     "kill": (-9, r"was lost: connection closed"),
 }
-ORDERLY = {"continue": 0, "zero": 0}
+ORDERLY = {"continue": 0, "zero": 0, "again": 0}
 
 
 class Ending(unittest.TestCase):
@@ -71,6 +71,9 @@ class Ending(unittest.TestCase):
             with self.subTest(how):
                 first, leaver, last = bare_ranks(3, "ending.py", how)
                 self.assertEqual(leaver.code, code, leaver)
+                self.assertNotIn(
+                    "Exception in thread", leaver.out, "sys.exit() ends a thread without words"
+                )
                 for ended in (first, last):
                     self.assertRegex(ended.out, r"shut down: rank 1 \(host [^)]+\) called shutdown\(\)")
                     self.assertEqual(ended.code, 1, f"no other rank has failed: {ended}")
@@ -101,6 +104,30 @@ class Ending(unittest.TestCase):
         wanted = re.sub(r"host b, pid \d+", "host #, pid #", shown.strip())
         self.assertIn(wanted, re.sub(r"host \S+, pid \d+", "host #, pid #", ended.out), ended)
         self.assertEqual(ended.code, 1, ended)
+
+    def test_an_exception_that_a_module_shows_is_no_cause(self):
+        program = """
+import sys
+import horovod.torch as hvd
+from _hvd import ending
+
+hvd.init()
+def main():
+    try:
+        1 / 0
+    except ZeroDivisionError:
+        sys.excepthook(*sys.exc_info())
+    assert not ending._has_cause, "the program continues"
+
+main()
+raise ValueError("the end")
+"""
+        with tempfile.TemporaryDirectory() as directory:
+            (Path(directory) / "shows.py").write_text(program)
+            ended = command([DEBIAN_PYTHON, "-m", "shows"], cwd=directory)
+        self.assertEqual(ended.code, 1, ended)
+        self.assertNotIn("AssertionError", ended.out)
+        self.assertIn("ValueError: the end", ended.out)
 
     def test_a_program_without_init_is_left_alone(self):
         code = """

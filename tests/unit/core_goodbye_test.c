@@ -24,8 +24,9 @@ UNIT_TEST(only_printable_text_is_left)
          "?evil"}, /* right to left */
         {"\xe2\x81\xa6"
          "evil",
-         "?evil"},             /* isolate */
-        {"\xe2\x80\xa8", "?"}, /* line separator */
+         "?evil"},                                       /* isolate */
+        {"\xe2\x80\xa8", "?"},                           /* line separator */
+        {"\xd8\x9c\xef\xbb\xbf\xf3\xa0\x80\x81", "???"}, /* a mark, a BOM, a tag */
         {"\xe2\x80\x94\xe2\x81\x9e", "\xe2\x80\x94\xe2\x81\x9e"},
         {"\xff\xfe", "??"},
         {"\xc0\x80\xe0\x80\x80\xed\xa0\x80",

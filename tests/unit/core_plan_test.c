@@ -178,6 +178,8 @@ NEGOTIATE_TEST(stall_can_end_the_world, 2, 0)
 
     strbuf_init(&out, 4096);
     assert_int_equal(negotiate_add(n, 0, &a, 1ull * S, NULL), 0);
+    /* the clock was read before the request arrived */
+    assert_int_equal(stall_step(&s, n, 1, &out, &next), STALL_NONE);
     assert_int_equal(stall_step(&s, n, 5ull * S, &out, &next), STALL_NONE);
     assert_int_equal(next, 6ull * S);
     assert_int_equal(stall_step(&s, n, 6ull * S, &out, &next), STALL_FAIL);

@@ -127,6 +127,8 @@ UNIT_TEST(a_rank_that_has_failed_is_named_by_those_that_its_goodbye_reached)
          1},
         {"E: rank 1 (host b, pid 7) exited with code 7\n",
          "rank 1 on b exited with code 7: as rank 0 reported", 7},
+        {"E: rank 1 (host b, pid 7) exited with code 3:\nanother line\n",
+         "rank 1 on b exited with code 3: as rank 0 reported", 3},
         {"E: rank 1 (host b, pid 7) exited with code 1: no data\n",
          "rank 1 on b exited with code 1: no data, as rank 0 reported", 1},
         {"cause=\"rank 1 (host b, pid 7) ended by SIGTERM\"\n",

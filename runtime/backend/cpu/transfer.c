@@ -126,6 +126,7 @@ int transfer_move(struct cpu *c, struct err *err)
 
 /* --- waiting --- */
 
+/* Then all yield for a while again. */
 static bool any_has_moved(struct backend *const *v, size_t n)
 {
     bool any = false;
@@ -136,6 +137,8 @@ static bool any_has_moved(struct backend *const *v, size_t n)
             t->patience = (struct patience){0};
         t->has_moved = false;
     }
+    for (size_t i = 0; any && i < n; i++)
+        cpu_of(v[i])->transfer.yield_until_ns = 0;
     return any;
 }
 

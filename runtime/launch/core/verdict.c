@@ -123,7 +123,8 @@ static void failure_read_end(struct failure *f, const char *how, int32_t witness
     else if (strncmp(how, " ended:", 7) == 0)
         f->exit_code = 1; /* of an uncaught exception */
     how += n;
-    how += *how == ':' ? 2 : 0;
+    how += *how == ':';
+    how += *how == ' ';
     n = strcspn(how, ";\n");
     (void)snprintf(f->why, sizeof(f->why), "%.*s%sas rank %d reported",
                    n < 160 ? (int)n : 160, how, n > 0 ? ", " : "", witness);

@@ -14,8 +14,8 @@ Invariants
    ends by it, and then no Python code runs; a program that catches the exception asks from its own frame.
  - A failure because of another rank's failure is no cause. Such a process exits with EXIT_OTHER_RANK.
 
-Not seen: "raise SystemExit(n)" in the program's own code, and a hook that replaces ours without calling it.
-The goodbye is an orderly one then.
+Not seen: "raise SystemExit(n)" in the program's own code, which includes sys.exit(e) with an exception, and
+a hook that replaces ours without calling it. The goodbye is an orderly one then.
 """
 
 import builtins
@@ -44,10 +44,10 @@ def install():
         return
     _pid = os.getpid()
     sys.excepthook = _hook_before(sys.excepthook)
-    sys.exit = _exit
+    sys.exit = functools.wraps(sys.exit)(_note_code(sys.exit))
     quitter = type(getattr(builtins, "exit", None))
     if quitter.__name__ == "Quitter":  # absent under python -S
-        quitter.__call__ = _call_before(quitter.__call__)
+        quitter.__call__ = _note_code(quitter.__call__)
 
 
 def report(error):
@@ -64,8 +64,9 @@ def _hook_before(previous):
     def excepthook(kind, value, trace):
         code = 1
         try:
-            if value is not None and _is_last():
-                code = report(value if value.__traceback__ else value.with_traceback(trace))
+            if value is not None:
+                error = value if value.__traceback__ else value.with_traceback(trace)
+                code = report(error) if _is_last(error) else 1
         except Exception:
             pass  # the traceback matters more
         previous(kind, value, trace)
@@ -75,16 +76,23 @@ def _hook_before(previous):
     return excepthook
 
 
-def _is_last():
+def _ends_here():
+    """Whether the end of this thread is the end of the process that has installed the hooks."""
+    return os.getpid() == _pid and threading.current_thread() is threading.main_thread()
+
+
+def _is_last(error):
     """Whether the exception that the hook was called for ends the process."""
-    if os.getpid() != _pid or threading.current_thread() is not threading.main_thread():
+    if not _ends_here() or hasattr(sys, "ps1") or sys.flags.interactive or sys.flags.inspect:
         return False
-    if hasattr(sys, "ps1") or sys.flags.interactive or sys.flags.inspect:
-        return False
+    if not getattr(sys, "orig_argv", True):
+        return False  # a host program embeds the interpreter
+    catcher = error.__traceback__.tb_frame if error.__traceback__ else None
     frame = sys._getframe()
-    while frame.f_back:
+    while frame is not catcher and frame.f_back:
         frame = frame.f_back
-    return frame.f_code.co_name != "<module>"  # the program itself still runs: it has called the hook
+    # else the program still runs: it has called the hook
+    return frame is not catcher and frame.f_code.co_name not in ("<module>", "_run_module_as_main")
 
 
 def _is_consequence(error):
@@ -154,21 +162,23 @@ class _Exit(SystemExit):
     def code(self, code):
         SystemExit.code.__set__(self, code)
 
+    def __reduce__(self):
+        return SystemExit, self.args
+
 
 _Exit.__name__ = _Exit.__qualname__ = "SystemExit"
 _Exit.__module__ = "builtins"
 
 
-def _exit(status=None, /):
-    """Exit the interpreter by raising SystemExit(status), as sys.exit() does."""
-    raise _Exit(status)
+def _note_code(original):
+    """A function that raises what the original raises, or _Exit in place of a SystemExit that it makes."""
 
-
-def _call_before(original):
-    def call(self, code=None):
+    def call(*args, **kwargs):
         try:
-            return original(self, code)
+            return original(*args, **kwargs)
         except SystemExit as e:
+            if type(e) is not SystemExit or any(e is arg for arg in args) or not _ends_here():
+                raise
             raise _Exit(*e.args) from None
 
     return call

@@ -9,6 +9,7 @@ import ctypes
 import json
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -68,6 +69,11 @@ def continues():
         sys.exit(9)
     except SystemExit as e:
         assert type(e).__name__ == "SystemExit" and e.code == 9 and e.args == (9,), e
+        assert pickle.loads(pickle.dumps(e)).code == 9, e
+    try:
+        sys.exit()
+    except SystemExit as e:
+        assert e.code is None and e.args == (), e
     thread = threading.Thread(target=sys.exit, args=(8,))
     thread.start()
     thread.join()
@@ -86,6 +92,14 @@ def continues():
     child.join()
     assert child.exitcode == -signal.SIGTERM, child
     objects.broadcast_object(1)
+
+
+def exit_again(code):
+    """Passes on the exception of another sys.exit."""
+    try:
+        sys.exit(code)
+    except SystemExit as e:
+        sys.exit(e)
 
 
 def killed_by_stranger(number):
@@ -139,6 +153,7 @@ ENDS = {
     "hook": hook_of_the_program,
     "continue": continues,
     "zero": lambda: sys.exit(0),
+    "again": lambda: exit_again(0),
     "kill": lambda: killed_by_stranger(signal.SIGKILL),
     "term": lambda: killed_by_stranger(signal.SIGTERM),
     "term-busy": lambda: killed_while_it_works(signal.SIGTERM),
