@@ -260,7 +260,7 @@ class Examples(Runs):
 
     @only_torch("debian")
     def test_every_command_has_a_test(self):
-        self.assertEqual(len(shown()), 18)
+        self.assertEqual(len(shown()), 19)
 
     @only_torch("debian")
     def test_every_script_has_help(self):

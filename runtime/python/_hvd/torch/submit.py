@@ -472,6 +472,7 @@ def recv_async_(tensor, src_rank, name=None):
 
     tensor: also one that is not contiguous, or a parameter. The rest is as in send_async.
     """
+    t.dtype_of(tensor)
     t.check_writable(tensor)
     name = _p2p_name(tensor, src_rank, _native.rank(), name)
     return _submit_into(_native.recv, tensor, tensor, name, src_rank)
