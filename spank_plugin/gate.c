@@ -19,12 +19,12 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
+#include "runtime/base/thread.h"
 #include "runtime/rendezvous/rendezvous.h"
 
 #define CONNECT_MS 60000u /* srun listens before it starts the step */
@@ -85,16 +85,9 @@ static void *gate_main(void *arg)
     return NULL;
 }
 
-/* srun handles the signals in its own threads. */
 static int gate_start_thread(struct gate *g, struct err *err)
 {
-    sigset_t all, old;
-    (void)sigfillset(&all); /* cannot fail */
-    int rc = pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (!rc) {
-        rc = pthread_create(&g->thread, NULL, gate_main, g);
-        (void)pthread_sigmask(SIG_SETMASK, &old, NULL); /* restores the mask */
-    }
+    int rc = thread_start(&g->thread, gate_main, g);
     return rc ? err_errno(err, rc, "cannot start the thread of the gate") : 0;
 }
 

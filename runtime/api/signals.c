@@ -42,6 +42,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
+#include "runtime/base/thread.h"
 #include "runtime/contract/failure.h"
 
 enum { LIMIT_MS = 200 };
@@ -170,36 +171,24 @@ static void *signals_main(void *arg)
     return NULL;
 }
 
-static int thread_start(void)
-{
-    sigset_t all, old;
-    pthread_t thread;
-    int rc;
-
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&thread, NULL, signals_main, NULL);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc == 0)
-        (void)pthread_detach(thread);
-    return rc;
-}
-
 void signals_watch(void)
 {
     struct sigaction action = {.sa_sigaction = signals_on,
                                .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
     struct sigaction old;
+    pthread_t thread;
 
     if (watch.pid != 0 || getpid() == 1)
         return;
     watch.ask_fd = eventfd(0, EFD_CLOEXEC);
     watch.done_fd = eventfd(0, EFD_CLOEXEC);
-    if (watch.ask_fd < 0 || watch.done_fd < 0 || thread_start() != 0) {
+    if (watch.ask_fd < 0 || watch.done_fd < 0
+        || thread_start(&thread, signals_main, NULL) != 0) {
         fd_close(&watch.ask_fd);
         fd_close(&watch.done_fd);
         return;
     }
+    (void)pthread_detach(thread);
     watch.pid = getpid();
     (void)sigfillset(&action.sa_mask);
     for (size_t i = 0; i < ARRAY_LEN(signals); i++)

@@ -17,7 +17,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +29,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
+#include "runtime/base/thread.h"
 #include "runtime/bootstrap/carrier.h"
 #include "runtime/contract/card.h"
 
@@ -301,18 +301,11 @@ static void *probe_main(void *arg)
     return NULL;
 }
 
-/* Signals are handled by the process' own threads. */
 static int attempt_start_thread(struct attempt *a, void *(*thread_fn)(void *))
 {
     pthread_t thread;
-    sigset_t all, old;
+    int rc = thread_start(&thread, thread_fn, a);
 
-    (void)sigfillset(&all); /* cannot fail */
-    int rc = pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (rc)
-        return -rc;
-    rc = pthread_create(&thread, NULL, thread_fn, a);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL); /* restores the mask */
     if (rc == 0)
         (void)pthread_detach(thread); /* frees itself */
     return -rc;

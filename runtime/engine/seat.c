@@ -20,11 +20,11 @@
 
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <time.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/thread.h"
 
 static const uint64_t NAP_MIN_NS = 500000, NAP_MAX_NS = 50 * NS_PER_MS;
 static const uint64_t SPIN_NS = 100000, SPIN_CROWDED_NS = 20000;
@@ -389,15 +389,11 @@ void seat_release(struct seat *s)
 
 int seat_start(struct seat *s, struct op_owner *owner, struct err *err)
 {
-    sigset_t all, old;
     int rc;
 
     s->owner = owner;
     atomic_fetch_add(&owner->refs, 1); /* the thread's */
-    (void)sigfillset(&all); /* signals belong to the host program's threads */
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&s->thread, NULL, thread_main, s);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    rc = thread_start(&s->thread, thread_main, s);
     s->has_thread = rc == 0;
     if (rc == 0)
         return 0;

@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +20,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
+#include "runtime/base/thread.h"
 #include "runtime/contract/contract.h"
 #include "runtime/launch/core/answer.h"
 #include "runtime/launch/core/scrape.h"
@@ -207,14 +207,8 @@ static void *metrics_main(void *arg)
 
 static int metrics_start_thread(struct agent_metrics *m, struct err *err)
 {
-    sigset_t all, old;
-    int rc;
+    int rc = thread_start(&m->thread, metrics_main, m);
 
-    (void)sigfillset(&all);
-    /* the main thread handles signals */
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&m->thread, NULL, metrics_main, m);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     return rc == 0 ? 0 : err_errno(err, rc, "cannot start the thread for metrics");
 }
 

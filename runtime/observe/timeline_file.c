@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -24,6 +23,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
+#include "runtime/base/thread.h"
 #include "hvd.h"
 
 static const uint64_t LOOK_NS = 50 * NS_PER_MS;
@@ -208,13 +208,8 @@ static void *file_thread_main(void *arg)
 
 static int file_start_thread(struct timeline_file *f, struct err *err)
 {
-    sigset_t all, old;
-    int rc;
+    int rc = thread_start(&f->thread, file_thread_main, f);
 
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are for the program */
-    rc = pthread_create(&f->thread, NULL, file_thread_main, f);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc != 0)
         return err_set(err, HVD_NO_MEMORY, "cannot start the timeline's thread: %s",
                        strerror(rc));

@@ -16,7 +16,6 @@
  * is only displayed); everything else belongs to the thread once it runs. */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,6 +26,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
+#include "runtime/base/thread.h"
 #include "runtime/rendezvous/conn.h"
 #include "runtime/rendezvous/parts.h"
 
@@ -403,20 +403,6 @@ static int server_open(struct rdv_server *s, struct err *err)
     return door_listen(s->acceptor.door, s->listen_fd, false, err);
 }
 
-/* Signals are handled by the host program's threads: this thread blocks all. */
-static int thread_start(struct rdv_server *s)
-{
-    sigset_t all, old;
-
-    (void)sigfillset(&all); /* cannot fail */
-    int rc = pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (rc)
-        return rc;
-    rc = pthread_create(&s->thread, NULL, server_main, s);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL); /* restores the caller's mask */
-    return rc;
-}
-
 int rdv_server_start(int listen_fd,
                      const struct auth_id *id,
                      uint32_t size,
@@ -444,7 +430,7 @@ int rdv_server_start(int listen_fd,
     if (rc == 0)
         rc = server_open(s, err);
     if (rc == 0) {
-        rc = -thread_start(s);
+        rc = -thread_start(&s->thread, server_main, s);
         if (rc)
             (void)err_errno(err, -rc, "cannot start the rendezvous thread");
     }

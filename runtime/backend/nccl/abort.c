@@ -18,6 +18,7 @@
 #include "runtime/backend/nccl/graph.h"
 #include "runtime/backend/nccl/park.h"
 #include "runtime/base/mem.h"
+#include "runtime/base/thread.h"
 
 #define ABORT_NS NS_PER_S
 
@@ -256,7 +257,7 @@ static void thread_run_detached(void *(*fn)(void *arg), void *arg)
 {
     pthread_t t;
 
-    if (gpu_thread_start(&t, fn, arg) == 0)
+    if (thread_start(&t, fn, arg) == 0)
         (void)pthread_detach(t);
     else
         (void)fn(arg);

@@ -12,7 +12,6 @@
 #include "runtime/backend/nccl/gpu.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,17 +26,6 @@
 #define QUIESCE_NAP 100000ull
 
 /* --- small things --- */
-
-int gpu_thread_start(pthread_t *ret, void *(*main)(void *), void *arg)
-{
-    sigset_t all, before;
-
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* cannot fail */
-    int rc = pthread_create(ret, NULL, main, arg);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc;
-}
 
 const char *gpu_host_text(const struct device *g, uint32_t rank, char ret[300])
 {

@@ -145,8 +145,6 @@ int gpu_enter_ctx(const struct cuda_api *cu,
                   struct gpu_scope *s,
                   struct err *err);
 
-/* Starts a thread with all signals blocked; returns an errno. */
-int gpu_thread_start(pthread_t *ret, void *(*main)(void *), void *arg);
 /* The first failure wins. XIDs of the last 10 s are put in front. Stops the launcher,
  * wakes the watcher and the coordinator. Any thread. */
 void gpu_broken(struct device *g, const char *sentence);

@@ -17,6 +17,7 @@
 #include "runtime/backend/nccl/futex.h"
 #include "runtime/backend/nccl/gpu.h"
 #include "runtime/base/mem.h"
+#include "runtime/base/thread.h"
 #include "runtime/core/compress/codec.h"
 
 #define SPIN_NS 20000
@@ -273,7 +274,7 @@ int launcher_start(struct gpu_launcher *l, struct device *g, struct err *err)
     *l = (struct gpu_launcher){.g = g};
     l->tail = &l->head;
     (void)pthread_mutex_init(&l->lock, NULL); /* cannot fail on Linux */
-    int rc = gpu_thread_start(&l->thread, launcher_main, l);
+    int rc = thread_start(&l->thread, launcher_main, l);
     if (rc != 0)
         return err_errno(err, rc, "a thread for the GPU");
     l->has_thread = true;

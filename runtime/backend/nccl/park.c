@@ -15,6 +15,7 @@
 #include "runtime/backend/nccl/futex.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
+#include "runtime/base/thread.h"
 
 static void park_unref(struct device_parked *p)
 {
@@ -55,7 +56,7 @@ static void park_start_keeper(struct device_parked *p)
     pthread_t t;
 
     atomic_store(&p->refs, 2);
-    if (gpu_thread_start(&t, keeper_main, p) == 0)
+    if (thread_start(&t, keeper_main, p) == 0)
         (void)pthread_detach(t);
     else
         park_unref(p);
@@ -110,7 +111,7 @@ void park_free(struct device_parked *p)
         return;
     if (!is_claimed(p) || !p->nc)
         park_unref(p); /* it is over, or used */
-    else if (gpu_thread_start(&t, park_thread_main, p) == 0)
+    else if (thread_start(&t, park_thread_main, p) == 0)
         (void)pthread_detach(t);
     else
         (void)park_thread_main(p);

@@ -11,6 +11,7 @@
 #include "runtime/backend/nccl/futex.h"
 #include "runtime/backend/nccl/gpu.h"
 #include "runtime/backend/nccl/xid.h"
+#include "runtime/base/thread.h"
 
 #define URGENT_NS 50000ull
 #define IDLY_NS   500000ull
@@ -237,7 +238,7 @@ void watch_init(struct gpu_watch *w, struct device *g)
 
 int watch_start(struct gpu_watch *w, struct err *err)
 {
-    int rc = gpu_thread_start(&w->thread, watch_main, w);
+    int rc = thread_start(&w->thread, watch_main, w);
 
     if (rc != 0)
         return err_errno(err, rc, "a thread for the GPU");

@@ -19,6 +19,7 @@
 #include "runtime/backend/nccl/futex.h"
 #include "runtime/backend/nccl/gpu.h"
 #include "runtime/base/mem.h"
+#include "runtime/base/thread.h"
 
 #define AGE_NS  (10 * NS_PER_S) /* an older one is unrelated */
 #define TELL_NS (250 * NS_PER_MS)
@@ -160,7 +161,7 @@ int xids_start(const char *pci, struct xids **ret, struct err *err)
     (void)snprintf(x->pci, sizeof(x->pci), "%s", pci);
     (void)pthread_mutex_init(&x->lock, NULL); /* cannot fail on Linux */
     atomic_store_explicit(&x->refs, 2, memory_order_relaxed);
-    int rc = gpu_thread_start(&t, listen_main, x);
+    int rc = thread_start(&t, listen_main, x);
     if (rc == 0) {
         (void)pthread_detach(t); /* it may outlive the device */
         *ret = x;
