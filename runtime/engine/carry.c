@@ -44,6 +44,18 @@ void carry_release(struct carry *c)
     mem_free(c->items);
 }
 
+int carry_make_items(struct carry *c, size_t n)
+{
+    void *items = c->items;
+    int rc = 0;
+
+    while (rc == 0 && c->items_cap < n)
+        rc = mem_grow(&items, c->items_cap, &c->items_cap, sizeof(*c->items),
+                      SIZE_MAX / 64);
+    c->items = items;
+    return rc;
+}
+
 int carry_post(struct carry *c,
                struct backend *b,
                const struct batch *batch,
@@ -261,13 +273,7 @@ static int batch_fill_item(const struct member_item *from,
     uint64_t count, bytes;
 
     if (from->op) {
-        const struct op *op = op_of(from->op);
-
-        *item = (struct batch_item){.in = op->data,
-                                    .out = op_has_result(op) ? op->result : op->output,
-                                    .count = op->count,
-                                    .counts = op->counts,
-                                    .send_counts = op->send_counts};
+        *item = engine_batch_item(op_of(from->op));
         return 0;
     }
     if (request_size(from->req, &count, &bytes, NULL) < 0)
@@ -295,23 +301,11 @@ static int carry_run_batch(struct carry *c,
                            struct err *err)
 {
     const struct tensor_request *q = act->items[0].req;
-    struct op *first = act->items[0].op ? op_of(act->items[0].op) : NULL;
     uint64_t n_zeros = act_zero_bytes(act), at = 0, began_ns;
     AUTOFREE uint8_t *zeros = n_zeros > 0 ? mem_zalloc(n_zeros) : NULL;
-    void *items = c->items;
-    int rc = 0;
-    struct batch batch = {.coll = q->coll,
-                          .dtype = q->dtype,
-                          .op = q->op,
-                          .root = first ? first->root : 0,
-                          .prescale = q->prescale,
-                          .postscale = q->postscale,
-                          .n_items = q->coll == COLL_BARRIER ? 0 : act->n_items};
+    struct batch batch = engine_batch(act);
+    int rc = carry_make_items(c, act->n_items);
 
-    while (rc == 0 && c->items_cap < act->n_items)
-        rc = mem_grow(&items, c->items_cap, &c->items_cap, sizeof(*c->items),
-                      SIZE_MAX / 64);
-    c->items = items;
     *ret_is_ours = true;
     if (rc < 0 || (n_zeros > 0 && !zeros))
         return carry_report_no_memory(c, q, err);

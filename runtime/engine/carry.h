@@ -39,6 +39,8 @@ int carry_run(struct carry *c,
 int carry_pair(struct carry *c, uint32_t pair, struct err *err);
 /* Carries out a MEMBER_SET; as carry_pair. */
 int carry_set(struct carry *c, const struct member_act *act, struct err *err);
+/* Room for n items of the current batch. 0, -ENOMEM. */
+int carry_make_items(struct carry *c, size_t n);
 /* post and poll to the end */
 int carry_post(struct carry *c,
                struct backend *b,

@@ -114,11 +114,7 @@ static int batch_fill_device_item(struct carry *c,
         return err_set(err, -EPROTO, "an agreed tensor has an invalid size");
     if (!op)
         return 0;
-    *item = (struct batch_item){.in = op->data,
-                                .out = op_has_result(op) ? op->result : op->output,
-                                .count = op->count,
-                                .counts = op->counts,
-                                .send_counts = op->send_counts};
+    *item = engine_batch_item(op);
     /* NCCL would find it registered on this rank and not on others. */
     if (op->alloc
         && regions_find_overlap(&c->e->regions, op->req.process_set, op->result,
@@ -147,13 +143,8 @@ static bool act_has_callback(const struct member_act *act)
 static int
 batch_fill_device(struct carry *c, const struct member_act *act, struct err *err)
 {
-    void *items = c->items;
-    int rc = 0;
+    int rc = carry_make_items(c, act->n_items);
 
-    while (rc == 0 && c->items_cap < act->n_items)
-        rc = mem_grow(&items, c->items_cap, &c->items_cap, sizeof(*c->items),
-                      SIZE_MAX / 64);
-    c->items = items;
     if (rc < 0)
         return err_set(err, -ENOMEM, "rank %u is out of memory for a batch",
                        c->e->rank);
@@ -267,17 +258,7 @@ int carry_device(struct carry *c,
                  struct err *err)
 {
     const struct tensor_request *q = act->items[0].req;
-    const struct op *first = act->items[0].op ? op_of(act->items[0].op) : NULL;
-    struct batch batch = {.coll = q->coll,
-                          .place = PLACE_CUDA,
-                          .region = q->region,
-                          .is_awaited = act_has_callback(act),
-                          .dtype = q->dtype,
-                          .op = q->op,
-                          .root = first ? first->root : 0,
-                          .prescale = q->prescale,
-                          .postscale = q->postscale,
-                          .n_items = act->n_items};
+    struct batch batch = engine_batch(act);
     AUTOFREE struct flight *flight = flight_new(act, set->n); /* nothing fails later */
     struct backend *b;
     int rc;
@@ -296,6 +277,7 @@ int carry_device(struct carry *c,
         return rc;
     *ret_is_ours = false;
     batch.items = c->items;
+    batch.is_awaited = act_has_callback(act);
     b = set->device_backend;
     flight->began_ns = observe_posted(&c->e->observe, act);
     if (c->e->settings.nancheck)

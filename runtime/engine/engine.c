@@ -14,6 +14,32 @@ bool engine_is_agreeing(const struct engine *e)
     return member_is_agreeing(e->member) && !e->has_failed;
 }
 
+struct batch engine_batch(const struct member_act *act)
+{
+    const struct tensor_request *q = act->items[0].req;
+    /* NULL: this rank has joined; only allreduces run then, without a root */
+    const struct op *first = act->items[0].op ? op_of(act->items[0].op) : NULL;
+
+    return (struct batch){.coll = q->coll,
+                          .place = q->place,
+                          .region = q->region,
+                          .dtype = q->dtype,
+                          .op = q->op,
+                          .root = first ? first->root : 0,
+                          .prescale = q->prescale,
+                          .postscale = q->postscale,
+                          .n_items = q->coll == COLL_BARRIER ? 0 : act->n_items};
+}
+
+struct batch_item engine_batch_item(const struct op *op)
+{
+    return (struct batch_item){.in = op->data,
+                               .out = op_has_result(op) ? op->result : op->output,
+                               .count = op->count,
+                               .counts = op->counts,
+                               .send_counts = op->send_counts};
+}
+
 void engine_finish_op(struct engine *e, struct op *op, int status, const char *text)
 {
     observe_end(&e->observe, op, status);

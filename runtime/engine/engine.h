@@ -74,6 +74,10 @@ static inline void engine_sleep(const struct engine *e, uint64_t deadline_ns)
 bool engine_is_over(const struct engine *e);
 /* In the seat: an agreement runs, and the backend has not failed. */
 bool engine_is_agreeing(const struct engine *e);
+/* The backend's batch of an act that runs; its items are not filled in. */
+struct batch engine_batch(const struct member_act *act);
+/* An operation's tensor in it; the result's memory is known. */
+struct batch_item engine_batch_item(const struct op *op);
 /* In the seat: takes the op out of the queue and ends it. */
 void engine_finish_op(struct engine *e, struct op *op, int status, const char *text);
 /* Likewise all operations of a batch that was carried out, and wakes their waiters. */

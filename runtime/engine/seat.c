@@ -11,8 +11,8 @@
  * NAP_MIN_NS, or at once with a second submission.
  *
  * Leaving. seat_keep lets no other thread take the seat again. A thread in seat_wait
- * counts itself in n_inside before it reads the op's status; the thread that leaves
- * first ends all ops and then reads n_inside (all seq_cst). So either that thread finds
+ * counts itself in n_waiters before it reads the op's status; the thread that leaves
+ * first ends all ops and then reads n_waiters (all seq_cst). So either that thread finds
  * its op ended and touches nothing else, or it is waited for (seat_await_empty).
  *
  * Locks: none is held while another is taken; README.md lists them. */
@@ -245,7 +245,7 @@ static void seat_drive(struct seat *s,
     }
 }
 
-/* Counted in n_inside. */
+/* Counted in n_waiters. */
 static void seat_wait_inside(struct seat *s,
                              const struct op *op,
                              enum op_state state,
@@ -253,7 +253,6 @@ static void seat_wait_inside(struct seat *s,
 {
     uint64_t now;
 
-    atomic_fetch_add(&s->e->n_waiters, 1);
     atomic_fetch_add(&s->n_waits, 1);
     do {
         if (seat_take(s)) {
@@ -266,20 +265,21 @@ static void seat_wait_inside(struct seat *s,
         now = clock_now_ns();
     } while (!op_has_reached(op, state) && now < deadline_ns);
     atomic_store(&s->last_wait_ns, now);
-    if (atomic_fetch_sub(&s->e->n_waiters, 1) == 1
-        && atomic_load(&s->nap_until_ns) > now + 2 * NAP_MIN_NS)
-        seat_end_nap(s);
 }
 
 int seat_wait(struct seat *s, struct op *op, enum op_state state, uint64_t deadline_ns)
 {
     if (op_has_reached(op, state))
         return op_status(op);
-    atomic_fetch_add(&s->n_inside, 1);
+    atomic_fetch_add(&s->e->n_waiters, 1);
     if (!op_has_reached(op, state)) /* again: see "Leaving" */
         seat_wait_inside(s, op, state, deadline_ns);
-    if (atomic_fetch_sub(&s->n_inside, 1) == 1 && atomic_load(&s->is_kept))
-        seat_broadcast_done(s);
+    if (atomic_fetch_sub(&s->e->n_waiters, 1) == 1
+        && atomic_load(&s->nap_until_ns)
+               > atomic_load(&s->last_wait_ns) + 2 * NAP_MIN_NS)
+        seat_end_nap(s);
+    if (atomic_load(&s->is_kept))
+        seat_broadcast_done(s); /* for seat_await_empty */
     return op_status(op);
 }
 
@@ -430,7 +430,7 @@ bool seat_await_empty(struct seat *s, uint64_t deadline_ns)
     int rc = 0;
 
     (void)pthread_mutex_lock(&s->lock);
-    while (atomic_load(&s->n_inside) > 0 && rc == 0)
+    while (atomic_load(&s->e->n_waiters) > 1 && rc == 0) /* 1: seat_keep's own */
         rc = pthread_cond_timedwait(&s->done_cond, &s->lock, &ts);
     (void)pthread_mutex_unlock(&s->lock);
     return rc == 0;

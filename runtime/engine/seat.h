@@ -27,12 +27,11 @@ struct seat {
     _Atomic bool is_taken;
     _Atomic bool is_kept;      /* seat_keep is waiting or done */
     _Atomic bool is_abandoned; /* the thread that frees the seat calls hooks.end */
-    _Atomic uint32_t n_inside; /* threads in seat_wait */
     _Atomic uint32_t n_waits, n_polling, n_dozing, n_sleepers;
     _Atomic uint64_t last_wait_ns, next_ns, nap_until_ns, poll_until_ns;
-    pthread_mutex_t lock;     /* leaf lock of the two conditions */
-    pthread_cond_t done_cond; /* an op ended, the seat is free, or nobody is inside */
-    pthread_cond_t nap_cond;  /* the background thread has to check for work */
+    pthread_mutex_t lock;        /* leaf lock of the two conditions */
+    pthread_cond_t done_cond;    /* an op ended, the seat is free, or a waiter left */
+    pthread_cond_t nap_cond;     /* the background thread has to check for work */
     bool must_stop, has_stopped; /* lock */
     bool has_thread;
     pthread_t thread;

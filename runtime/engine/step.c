@@ -121,9 +121,8 @@ static int step_communicate(struct step *s, bool *moved, struct err *err)
     return rc;
 }
 
-int step_interrupted(void *arg, struct err *err)
+int step_interrupted(struct step *s, struct err *err)
 {
-    struct step *s = arg;
     bool moved;
 
     if (atomic_load(&s->e->is_hurried))
@@ -371,9 +370,8 @@ static bool step_retire_flights(struct step *s)
     return rc != 0;
 }
 
-bool step_run(void *arg, uint64_t *next_ns)
+bool step_run(struct step *s, uint64_t *next_ns)
 {
-    struct step *s = arg;
     struct err err;
     bool moved = false;
 

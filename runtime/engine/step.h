@@ -22,9 +22,10 @@ struct step {
     uint64_t agreed[AGREE_MAX_WORDS];
 };
 
-/* seat_hooks and engine_hooks; arg is the step. */
-bool step_run(void *arg, uint64_t *next_ns);
-int step_interrupted(void *arg, struct err *err);
+/* As seat_hooks' step. */
+bool step_run(struct step *s, uint64_t *next_ns);
+/* As engine_hooks' interrupted. */
+int step_interrupted(struct step *s, struct err *err);
 
 /* Ends all operations with this status. */
 void step_fail_all(struct step *s, int status, const char *text);

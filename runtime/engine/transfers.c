@@ -53,7 +53,6 @@ static struct member_act transfer_act(const struct transfer *t)
 static struct transfer *transfer_new(const struct process_set *set,
                                      const struct member_act *act)
 {
-    const struct tensor_request *q = act->items[0].req;
     const size_t n = act->n_items;
     struct transfer *t =
         mem_zalloc(sizeof(*t) + n * (sizeof(*t->items) + sizeof(*t->tensors)));
@@ -62,20 +61,13 @@ static struct transfer *transfer_new(const struct process_set *set,
         return NULL;
     t->set = set;
     t->tensors = (struct batch_item *)(void *)(t->items + n);
-    t->batch = (struct batch){.coll = q->coll,
-                              .dtype = q->dtype,
-                              .op = q->op,
-                              .root = op_of(act->items[0].op)->root,
-                              .prescale = q->prescale,
-                              .postscale = q->postscale,
-                              .items = t->tensors,
-                              .n_items = n};
+    t->batch = engine_batch(act);
+    t->batch.items = t->tensors;
     for (size_t i = 0; i < n; i++) {
         const struct op *op = op_of(act->items[i].op);
 
         t->items[i] = (struct member_item){.op = act->items[i].op, .req = &op->req};
-        t->tensors[i] =
-            (struct batch_item){.in = op->data, .out = op->output, .count = op->count};
+        t->tensors[i] = engine_batch_item(op);
     }
     return t;
 }
