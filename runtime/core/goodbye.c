@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/mem.h"
 #include "runtime/core/utf8.h"
 
 /* Ranges of code points that are not printed: C1 controls, line separators, marks of
@@ -26,7 +27,7 @@ static bool utf8_is_printable(const unsigned char *s, size_t size)
 
     for (size_t i = 1; i < size; i++)
         c = c << 6 | (s[i] & 0x3f);
-    for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++)
+    for (size_t i = 0; i < ARRAY_LEN(hidden); i++)
         if (size > 1 && c >= hidden[i].first && c <= hidden[i].last)
             return false;
     return true;

@@ -22,6 +22,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/core/tune_file.h"
+#include "runtime/engine/op.h"
 
 static uint32_t world_count_hosts(const struct autotune *a)
 {
@@ -234,11 +235,7 @@ static void autotune_finish_search(struct autotune *a)
 
 static uint64_t request_name_hash(const struct tensor_request *q)
 {
-    uint64_t h = 0xcbf29ce484222325ull ^ q->process_set;
-
-    for (const char *p = q->name; *p; p++)
-        h = (h ^ (uint8_t)*p) * 0x100000001b3ull;
-    return h;
+    return op_hash_text(OP_HASH_INIT ^ q->process_set, q->name);
 }
 
 void autotune_batch(struct autotune *a, const struct member_act *act)

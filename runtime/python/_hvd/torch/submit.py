@@ -439,12 +439,14 @@ def reduce_async(
     return _submit_into(_native.reduce, source, output, *args)
 
 
-def _p2p_name(tensor, src, dst, name):
+def _p2p_name(tensor, src, dst, name, is_written=False):
     """Automatic names count the transfers of one direction between two ranks: both see those alone.
 
     What is refused here is not counted, or the two ranks would disagree from then on.
     """
     t.dtype_of(tensor)
+    if is_written:
+        t.check_writable(tensor)
     src, dst = operator.index(src), operator.index(dst)
     return handles.auto_name(f"p2p.{src}.{dst}") if name is None else f"p2p.{name}"
 
@@ -472,9 +474,7 @@ def recv_async_(tensor, src_rank, name=None):
 
     tensor: also one that is not contiguous, or a parameter. The rest is as in send_async.
     """
-    t.dtype_of(tensor)
-    t.check_writable(tensor)
-    name = _p2p_name(tensor, src_rank, _native.rank(), name)
+    name = _p2p_name(tensor, src_rank, _native.rank(), name, is_written=True)
     return _submit_into(_native.recv, tensor, tensor, name, src_rank)
 
 
