@@ -148,12 +148,16 @@ static void *signals_main(void *arg)
     uint64_t n;
     sigset_t set;
     bool is_stop;
+    ssize_t got;
     int sig;
 
     (void)arg;
     (void)pthread_setname_np(pthread_self(), "hvd-signals");
-    while (read(watch.ask_fd, &n, sizeof(n)) < 0 && errno == EINTR)
-        ;
+    do
+        got = read(watch.ask_fd, &n, sizeof(n));
+    while (got < 0 && errno == EINTR);
+    if (got != (ssize_t)sizeof(n))
+        return NULL; /* the program has closed the descriptor */
     sig = atomic_load(&watch.sig);
     is_stop = sender_stops_job(atomic_load(&watch.sender));
     if (is_stop && sig == SIGTERM && runtime_is_ended_by_other())

@@ -209,6 +209,7 @@ WORLD_TEST(handlers_of_the_program_stay, 2)
     CHECK_OK(hvd_shutdown());
 }
 
+#ifndef __SANITIZE_THREAD__ /* it may defer a signal of a forked child for ever */
 WORLD_TEST(a_forked_child_dies_as_without_us, 2)
 {
     int status = 0;
@@ -217,15 +218,18 @@ WORLD_TEST(a_forked_child_dies_as_without_us, 2)
 
     CHECK_OK(hvd_init(NULL));
     pid = fork();
-    if (pid == 0)
-        for (;;)
-            (void)pause();
+    if (pid == 0) {
+        for (uint64_t end = clock_now_ns() + 20 * NS_PER_S; clock_now_ns() < end;)
+            (void)usleep(1000);
+        _exit(98);
+    }
     CHECK(kill(pid, SIGTERM) == 0 && waitpid(pid, &status, 0) == pid
               && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM,
           "child: 0x%x", status);
     CHECK_OK(sum_now("x", &v, 1));
     CHECK_OK(hvd_shutdown());
 }
+#endif
 
 WORLD_TEST(a_world_of_one_rank_handles_no_signal, 1)
 {
