@@ -72,6 +72,7 @@ class Row:
         self.name, self.budget_s, self.lane, self.command = name, budget_s, lane, command
         self.only, self.tag = "", ""  # of a second run: its program, and a suffix of its file names
         self.count, self.why = Count(), "not run"
+        self.first_failures: list[str] = []  # of a row that has passed in its second run
         self.wall_s = self.cpu_s = self.counted_s = 0.0
         self.may_rerun = lane != "setup"
 
@@ -274,6 +275,7 @@ def run_failed_again(rows: list[Row], run) -> list[str]:
         if not row.why or row.why == "not run" or not row.may_rerun:
             continue
         still = []  # failures of those that fail again
+        first = row.failures()
         for number, name in enumerate(row.programs_to_rerun(), 1):
             left_s = end - time.monotonic()
             what = f"{row.name} {name}".strip()
@@ -291,7 +293,9 @@ def run_failed_again(rows: list[Row], run) -> list[str]:
         failed = min(sum(still), row.count.failed)
         row.count.passed += row.count.failed - failed
         row.count.failed = failed
-        row.why = row.why if still else ""
+        if not still:
+            row.why = ""
+            row.first_failures = [f.replace("failed in", "failed at first in", 1) for f in first]
     return flaky
 
 
@@ -309,7 +313,7 @@ def report(rows: list[Row], wall_s: float, flaky: list[str]) -> Count:
         for reason in row.count.reasons:
             print(f"skipped in {row.name}: {reason}")
     for row in rows:
-        for failure in row.failures():
+        for failure in row.failures() or row.first_failures:
             print(failure)
     print(f"{wall_s:.0f} s in all, {sum(r.cpu_s for r in rows):.0f} s of processors")
     for line in flaky:

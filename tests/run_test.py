@@ -328,6 +328,7 @@ class RunTest(unittest.TestCase):
         )
         self.expect(6, 0, 0, f"a 30 x {prove.format(again=0)}\nb 30 y echo ok 1\n")
         self.assertEqual(self.out.splitlines()[-2], "flaky: a u/a_test")
+        self.assertIn("failed at first in a: u/a_test (Wstat: 256", self.out)
         self.assertEqual((self.root / "build/logs/flaky").read_text(), "a u/a_test\n")
         self.assertEqual((self.root / "only").read_text(), "u/a_test\n")
         self.expect(5, 1, 0, f"a 30 x {prove.format(again=1)}\nb 30 y echo ok 1\n")
