@@ -171,7 +171,7 @@ int runtime_get(struct world **ret, struct err *err)
     (void)pthread_mutex_lock(&runtime.lock);
     w = runtime.world;
     if (w)
-        w->refs++;
+        atomic_fetch_add_explicit(&w->refs, 1, memory_order_relaxed);
     (void)pthread_mutex_unlock(&runtime.lock);
     if (!w)
         return err_set(err, HVD_NOT_INITIALIZED,
@@ -182,14 +182,8 @@ int runtime_get(struct world **ret, struct err *err)
 
 void runtime_put(struct world *w)
 {
-    bool is_last;
-
-    if (!w)
-        return;
-    (void)pthread_mutex_lock(&runtime.lock);
-    is_last = --w->refs == 0;
-    (void)pthread_mutex_unlock(&runtime.lock);
-    if (is_last)
+    /* acq_rel: the thread that frees sees what all other holders have done */
+    if (w && atomic_fetch_sub_explicit(&w->refs, 1, memory_order_acq_rel) == 1)
         world_free(w);
 }
 

@@ -3,6 +3,8 @@
 #ifndef RUNTIME_WORLD_WORLD_H
 #define RUNTIME_WORLD_WORLD_H
 
+#include <stdatomic.h>
+
 #include "runtime/engine/coordinator.h"
 #include "runtime/world/part.h"
 #include "runtime/world/sets.h"
@@ -13,7 +15,7 @@ struct forming;
 struct bootstrap;
 
 struct world {
-    uint32_t refs; /* the runtime's lock */
+    _Atomic uint32_t refs; /* of runtime.c: one while it is the current world */
     /* Constant once formed. */
     struct contract contract; /* its place is that in this world */
     struct place job;         /* the place in the whole job */
