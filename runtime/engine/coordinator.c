@@ -12,8 +12,8 @@
 #include "runtime/engine/step.h"
 
 static const uint64_t LEAVE_PLAN_NS = NS_PER_S;
-/* A few microseconds; with more ranks than processors the other rank may need this one. */
-enum { POLLS = 200, POLLS_CROWDED = 8 };
+/* Not with more ranks than processors: the other rank may need this one. */
+static const uint64_t POLL_NS = 3000;
 static const char SHUT_DOWN_HERE[] =
     "Horovod has been shut down: this rank called shutdown()";
 
@@ -155,7 +155,7 @@ static int coordinator_init_parts(struct coordinator *co,
                              .talk = &co->talk,
                              .carry = &co->carry,
                              .flights = &co->flights,
-                             .n_polls = is_crowded ? POLLS_CROWDED : POLLS};
+                             .poll_ns = is_crowded ? 0 : POLL_NS};
     seat_init(&co->seat, e, &co->flights, is_crowded, &hooks);
     talk_init(&co->talk, e, cfg->report_late);
     return carry_init(&co->carry, e, &co->flights, cfg->env);

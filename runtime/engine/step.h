@@ -12,7 +12,7 @@ struct step {
     struct talk *talk;
     struct carry *carry;
     struct flights *flights;
-    uint32_t n_polls;        /* of an agreement, before the rest of the step is done */
+    uint64_t poll_ns;        /* for an agreement, before the rest of the step is done */
     bool has_run;            /* a batch was carried out in this step */
     uint64_t now_ns;         /* the begin of the current step */
     uint64_t pumped_ns;      /* when messages were last read */
