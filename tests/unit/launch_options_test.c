@@ -177,8 +177,12 @@ UNIT_TEST(each_mistake_has_its_message)
         {"x --min-np 3 --max-np 2 a", "--max-np 2 is below --min-np 3"},
         {"x -np 2 --min-np 2 a",
          "--min-np: elastic jobs are not available in this version"},
+        {"x --min-np 2 --max-np 2 a", "--min-np: elastic jobs are not available"},
+        {"x -np 3 --min-np 2 --max-np 3 a", "--min-np: elastic jobs are not available"},
+        {"x -np 2 --max-np 2 --reset-limit 3 a",
+         "--reset-limit: elastic jobs are not available"},
         {"x -np 2 --min-num-proc 2 a", "--min-np: elastic jobs are not available"},
-        {"x -np 2 --max-num-proc 2 a", "--max-np: elastic jobs are not available"},
+        {"x -np 2 --max-num-proc 3 a", "--max-np: elastic jobs are not available"},
         {"x --reset-limit 3 a", "--reset-limit: elastic jobs are not available"},
         {"x --elastic-timeout 3 a",
          "--elastic-timeout: elastic jobs are not available"},
@@ -325,6 +329,23 @@ static int options_once(void *arg)
     struct err err = ERR_INIT;
     CLEANUP(options_release) struct launch_options o;
     return line_parse(arg, c, &o, &err);
+}
+
+UNIT_TEST(limits_that_equal_np_are_a_fixed_size)
+{
+    static const char *const lines[] = {"x -np 2 --min-np 2 --max-np 2 a",
+                                        "x -np 2 --max-num-proc 2 a"};
+    struct launch_options o;
+
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        struct err err = ERR_INIT;
+        assert_int_equal(line_parse(lines[i], NULL, &o, &err), 0);
+        assert_int_equal(o.n_warnings, 1);
+        assert_string_equal(o.warnings[0],
+                            "--max-np 2 equals -np: the job has a fixed size, and a "
+                            "rank that fails ends it");
+        options_release(&o);
+    }
 }
 
 UNIT_TEST(memory_that_runs_out_is_an_error)

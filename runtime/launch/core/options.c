@@ -198,8 +198,9 @@ static int options_check_exclusive(const struct launch_options *o, struct err *e
     return 0;
 }
 
-/* The numbers are checked before the options are refused. */
-static int options_check_elastic(const struct launch_options *o, struct err *err)
+/* The numbers are checked before the options are refused. A world that can neither grow
+ * nor shrink is accepted: without --min-np, -np is the minimum. */
+static int options_check_elastic(struct launch_options *o, struct err *err)
 {
     static const enum option_id refused[] = {OPT_MIN_NP, OPT_MAX_NP,
                                              OPT_ELASTIC_TIMEOUT, OPT_RESET_LIMIT,
@@ -211,8 +212,17 @@ static int options_check_elastic(const struct launch_options *o, struct err *err
     if (max && max < (np ? np : min))
         return err_set(err, -EINVAL, "--max-np %u is below %s %u", max,
                        np ? "-np" : "--min-np", np ? np : min);
+    bool is_fixed = np && min == np && max == np;
+    if (is_fixed
+        && options_warn(o, arena_printf(&o->arena,
+                                        "--max-np %u equals -np: the job has a fixed "
+                                        "size, and a rank that fails ends it",
+                                        max))
+               < 0)
+        return err_set(err, -ENOMEM, "out of memory for the command line");
     for (size_t i = 0; i < ARRAY_LEN(refused); i++)
-        if (o->text[refused[i]])
+        if (o->text[refused[i]]
+            && !(is_fixed && (refused[i] == OPT_MIN_NP || refused[i] == OPT_MAX_NP)))
             return err_set(err, -EINVAL,
                            "%s: elastic jobs are not available in this version; remove "
                            "%s and use -np N",
