@@ -41,6 +41,7 @@ except RuntimeError as e:
     assert e.__cause__.args == ("the batch of rank 1",), e.__cause__.args
     assert "in train" in str(e.__cause__.__cause__), e.__cause__.__cause__
     print("RAISED", e)
+    raise
 """
 
 SAYS = """
@@ -142,7 +143,8 @@ class Run(unittest.TestCase):
 
     def test_the_first_exception_has_its_ranks_traceback(self):
         ended = self.script(FAILS)
-        self.assertEqual(ended.code, 0, ended)
+        self.assertEqual(ended.code, 1, ended)
+        self.assertEqual(ended.out.count("in train\n"), 1, "one traceback, that of the first rank")
         self.assertRegex(
             ended.out, r"RAISED horovod\.run: rank 1 on host \S+ raised KeyError: 'the batch of rank 1'"
         )

@@ -62,8 +62,7 @@ def call(directory):
     try:
         func, args, kwargs = load(directory)
         value = func(*args, **kwargs)
-    except Exception as e:
-        traceback.print_exc()
+    except Exception as e:  # the caller prints its traceback, once for all ranks
         ending = sys.modules.get("_hvd.ending")
         return raised(e), ending.report(e) if ending else 1
     from _hvd import pickling
