@@ -187,11 +187,11 @@
     /* AIACC's names */                                                                       \
     X(PERSEUS_ALLREDUCE_FUSION, MIB, HONOURED, "", 0, 1u << 20, "",                           \
       "same as HOROVOD_FUSION_THRESHOLD, which takes precedence, in MiB", "")                 \
-    X(PERSEUS_ALLREDUCE_DTYPE, NUMBER, NO_EFFECT, "", 0, 2, "",                               \
-      "0: 16 bits on the wire, 1: uncompressed, 2: mixed",                                    \
-      "nothing is compressed unless the program asks for it (Compression.fp16)")              \
-    X(PERSEUS_ALLREDUCE_MODE, NUMBER, NO_EFFECT, "", 0, 1000, "",                             \
-      "algorithm", "size and topology decide")                                                \
+    X(PERSEUS_ALLREDUCE_DTYPE, NUMBER, HONOURED, "", 0, 2, "",                                \
+      "0: as HVD_COMPRESSION=fp16, which takes precedence; 1: as HVD_COMPRESSION=none; 2 "    \
+      "(mixed): as 1, with a warning; not set: as 1, unlike in Perseus, where it is 0", "")   \
+    X(PERSEUS_ALLREDUCE_MODE, CHOICE, NO_EFFECT, "", 0, 0, "auto 0 1 2 3",                    \
+      "algorithm; 1: hybrid", "size and topology decide")                                     \
     X(PERSEUS_ALLREDUCE_STREAMS, NUMBER, HONOURED, "", 0, 1000, "",                           \
       "same as HOROVOD_NUM_NCCL_STREAMS, which takes precedence", "")                         \
     X(PERSEUS_ALLREDUCE_DISABLE_STREAM_TUNING, BOOL, NO_EFFECT, "", 0, 1, "",                 \

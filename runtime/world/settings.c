@@ -11,6 +11,9 @@
 #include "runtime/core/compress/codec.h"
 #include "runtime/core/knobs.h"
 
+/* Values of PERSEUS_ALLREDUCE_DTYPE. */
+enum { PERSEUS_DTYPE_HALF = 0, PERSEUS_DTYPE_MIXED = 2 };
+
 static int knob_copy_text(const struct knob_values *v,
                           enum knob_id id,
                           char *ret,
@@ -60,6 +63,22 @@ static void settings_read_gpu(const struct knob_values *v, struct gpu_settings *
                                            KNOB_PERSEUS_ALLREDUCE_STREAMS);
 }
 
+/* Perseus' 0 is its default, but is used here only if it is set: 16 bits lose digits. */
+static int
+settings_read_codec(const struct knob_values *v, struct settings *s, struct err *err)
+{
+    bool is_half = v->is_set[KNOB_PERSEUS_ALLREDUCE_DTYPE]
+                   && v->v[KNOB_PERSEUS_ALLREDUCE_DTYPE] == PERSEUS_DTYPE_HALF
+                   && !v->is_set[KNOB_HVD_COMPRESSION];
+    struct codec codec;
+    int rc = codec_parse("HVD_COMPRESSION",
+                         is_half ? "fp16" : v->s[KNOB_HVD_COMPRESSION], &codec, err);
+
+    if (rc == 0 && codec.id != CODEC_NONE)
+        (void)codec_format(&codec, s->codec);
+    return rc;
+}
+
 static int
 settings_read_paths(const struct knob_values *v, struct settings *s, struct err *err)
 {
@@ -85,7 +104,6 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
 {
     struct settings s = {.core = -1};
     struct knob_values v;
-    struct codec codec;
     int rc = knobs_read(get, arg, &v, err);
 
     if (rc < 0)
@@ -112,11 +130,9 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
                    : v.v[KNOB_HVD_DATA_CRC] ? DATA_CRC
                                             : DATA_BARE;
     s.codec_bytes = v.v[KNOB_HVD_COMPRESSION_MEMORY];
-    rc = codec_parse("HVD_COMPRESSION", v.s[KNOB_HVD_COMPRESSION], &codec, err);
+    rc = settings_read_codec(&v, &s, err);
     if (rc < 0)
         return rc;
-    if (codec.id != CODEC_NONE)
-        (void)codec_format(&codec, s.codec);
     s.timeline_mark_cycles = v.v[KNOB_HOROVOD_TIMELINE_MARK_CYCLES] != 0;
     s.timeline_all = v.v[KNOB_HVD_TIMELINE_ALL] != 0;
     rc = settings_read_paths(&v, &s, err);
@@ -177,6 +193,34 @@ static void settings_warn_misspelled(const char *pair)
                  "variable=%s nearest=%s", name, meant);
 }
 
+/* Perseus sends gradients as 16 bits unless DTYPE is 1; a job with its variables may
+ * expect that. */
+static void settings_log_dtype(const struct knob_values *v)
+{
+    static const enum knob_id perseus[] = {
+        KNOB_PERSEUS_ALLREDUCE_NANCHECK, KNOB_PERSEUS_ALLREDUCE_FUSION,
+        KNOB_PERSEUS_ALLREDUCE_MODE,     KNOB_PERSEUS_ALLREDUCE_STREAMS,
+        KNOB_PERSEUS_WITH_K8S,           KNOB_PERSEUS_ALLREDUCE_DISABLE_STREAM_TUNING};
+    bool is_perseus = false;
+
+    if (v->is_set[KNOB_HVD_COMPRESSION])
+        return;
+    if (v->is_set[KNOB_PERSEUS_ALLREDUCE_DTYPE]) {
+        if (v->v[KNOB_PERSEUS_ALLREDUCE_DTYPE] == PERSEUS_DTYPE_MIXED)
+            log_warn("a variable requests a missing feature, continuing without it",
+                     "PERSEUS_ALLREDUCE_DTYPE=2 has no effect: mixed types are not "
+                     "known here, 0 compresses to fp16");
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(perseus); i++)
+        is_perseus = is_perseus || v->is_set[perseus[i]];
+    if (is_perseus)
+        log_info(
+            "nothing is compressed; in Perseus PERSEUS_ALLREDUCE_DTYPE is 0 (fp16) "
+            "by default",
+            "default=1");
+}
+
 void settings_log_unused(getenv_fn get, void *arg, char *const *environment)
 {
     struct knob_values v;
@@ -199,6 +243,7 @@ void settings_log_unused(getenv_fn get, void *arg, char *const *environment)
             break;
         }
     }
+    settings_log_dtype(&v);
     for (; environment && *environment; environment++)
         settings_warn_misspelled(*environment);
 }

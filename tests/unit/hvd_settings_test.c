@@ -7,6 +7,7 @@
 
 #include "runtime/world/settings.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/mem.h"
 #include "tests/unit/fake_env.h"
 
 static struct fake_env env;
@@ -88,6 +89,24 @@ UNIT_TEST(another_product_s_name_stands_for_ours)
         0);
     assert_true(read_all("PERSEUS_ALLREDUCE_NANCHECK=1").nancheck);
     assert_false(read_all("PERSEUS_ALLREDUCE_NANCHECK=1 HVD_NANCHECK=0").nancheck);
+}
+
+UNIT_TEST(perseus_dtype_is_a_compression_only_if_it_is_set)
+{
+    static const struct {
+        const char *text, *codec;
+    } t[] = {
+        {"PERSEUS_ALLREDUCE_FUSION=32", ""},
+        {"PERSEUS_ALLREDUCE_DTYPE=0", "fp16"},
+        {"PERSEUS_ALLREDUCE_DTYPE=1", ""},
+        {"PERSEUS_ALLREDUCE_DTYPE=2", ""},
+        {"PERSEUS_ALLREDUCE_DTYPE=0 HVD_COMPRESSION=none", ""},
+        {"PERSEUS_ALLREDUCE_DTYPE=0 HVD_COMPRESSION=bf16", "bf16"},
+        {"PERSEUS_ALLREDUCE_DTYPE=1 HVD_COMPRESSION=fp16", "fp16"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(t); i++)
+        assert_string_equal(read_all(t[i].text).codec, t[i].codec);
 }
 
 UNIT_TEST(gpus_have_their_settings)
@@ -291,6 +310,42 @@ UNIT_TEST(rank_0_logs_what_has_no_effect)
     log_set_time(true);
     text = stderr_of(log_unused);
     assert_true(text[0] == '2' && text[4] == '-' && strstr(text, "Z W ringmaster"));
+}
+
+UNIT_TEST(rank_0_logs_what_differs_from_perseus_default)
+{
+    static const char unset[] =
+        "I ringmaster[rank 0]: nothing is compressed; in Perseus "
+        "PERSEUS_ALLREDUCE_DTYPE is 0 (fp16) by default default=1\n";
+    static const char mixed[] =
+        "W ringmaster[rank 0]: a variable requests a missing feature, continuing "
+        "without it PERSEUS_ALLREDUCE_DTYPE=2 has no effect: mixed types are not "
+        "known here, 0 compresses to fp16\n";
+    static const struct {
+        const char *text, *line; /* "": no line about it */
+    } t[] = {
+        {"PERSEUS_ALLREDUCE_FUSION=32", unset},
+        {"PERSEUS_WITH_K8S=1", unset},
+        {"PERSEUS_ALLREDUCE_FUSION=32 HVD_COMPRESSION=none", ""},
+        {"HOROVOD_FUSION_THRESHOLD=32", ""},
+        {"PERSEUS_ALLREDUCE_DTYPE=0 PERSEUS_ALLREDUCE_FUSION=32", ""},
+        {"PERSEUS_ALLREDUCE_DTYPE=1", ""},
+        {"PERSEUS_ALLREDUCE_DTYPE=2", mixed},
+    };
+
+    log_set_time(false);
+    log_set_tag("ringmaster", "rank 0");
+    log_set_level(LOG_INFO);
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        const char *text, *at;
+
+        env.n = 0;
+        fake_set_all(&env, t[i].text);
+        text = stderr_of(log_unused);
+        at = strstr(text, t[i].line[0] ? t[i].line : "ompress");
+        assert_true((at != NULL) == (t[i].line[0] != 0));
+    }
+    log_set_time(true);
 }
 
 UNIT_MAIN(NULL, NULL)
