@@ -178,6 +178,14 @@ def test_perseusrun_takes_what_its_documents_show(folder):
         same(program.err.count("perseusrun: warning: "), len(dashes), program.err)
         for word in dashes:
             has(program.err, f"{word} has a typographic dash and is read as -")
+    for words, wanted in (
+        (["-np", "{NP}", "-H", "{HOSTS}"], "-np={NP} is a placeholder; replace the braces with N"),
+        (["\u2013np", "2", "\u2013H", "{HOSTS}"], "-H={HOSTS} is a placeholder; replace the braces with "),
+    ):
+        program = Program([f"{folder}/perseusrun", *words, "true"], environment(TMPDIR=folder), folder, "p")
+        same(program.end(), 2, program.err)
+        same(program.err.count("\n"), 1, program.err)
+        has(program.err, f"perseusrun: {wanted}")
     program = run(folder, "-np", "1", "echo", "\u2013x")  # what is the command's is left alone
     same((program.out, program.err), ("[0]<stdout>:\u2013x\n", ""))
 

@@ -136,6 +136,15 @@ UNIT_TEST(each_mistake_has_its_message)
         {"x --outputfilename d a", "the nearest is --output-filename"},
         {"x --verbsoe a", "the nearest is --verbose"},
         {"x \xe2\x80\x93npp 4 a", "unknown option -npp; the nearest is -np"},
+        {"x -np {NP} -H {HOSTS} a",
+         "-np={NP} is a placeholder; replace the braces with N"},
+        {"x -np 2 -H {HOST1}:1,{HOST2}:1 a",
+         "-H={HOST1}:1,{HOST2}:1 is a placeholder; replace the braces with HOST:SLOTS"},
+        {"x --hosts={hosts} a", "--hosts={hosts} is a placeholder"},
+        {"x --output-filename {log_dir} a", "replace the braces with DIR"},
+        {"x -np 2 {COMMAND}", "{COMMAND} is a placeholder; replace the braces with a "
+                              "command or an option"},
+        {"x -np 2 -- {COMMAND}", "{COMMAND} is a placeholder"},
         {"x -np", "-np needs a value: N"},
         {"x -np --verbose a", "-np needs a value: N"},
         {"x -np 0 a", "-np=0 must be >= 1"},
@@ -200,6 +209,22 @@ UNIT_TEST(each_mistake_has_its_message)
         assert_int_equal(line_parse(table[i].line, NULL, &o, &err), -EINVAL);
         if (!strstr(err.text, table[i].part))
             fail_msg("%s: %s", table[i].line, err.text);
+        options_release(&o);
+    }
+}
+
+UNIT_TEST(braces_that_are_no_placeholder_are_left_alone)
+{
+    static const char *const good[] = {
+        "x -np 2 python {x}", "x -np 2 {",
+        "x -np 2 {}",         "x -np 2 --output-filename log{1} a",
+        "x -np 2 ./{a}",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        struct err err = ERR_INIT;
+        struct launch_options o;
+        if (line_parse(good[i], NULL, &o, &err) < 0)
+            fail_msg("%s: %s", good[i], err.text);
         options_release(&o);
     }
 }

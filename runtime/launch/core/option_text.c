@@ -160,6 +160,12 @@ const char *option_plain_dashes(const char *text, struct arena *arena)
     return plain;
 }
 
+bool option_is_placeholder(const char *text)
+{
+    size_t len = text[0] == '{' ? strcspn(text + 1, "{}") : 0;
+    return len > 0 && text[len + 1] == '}';
+}
+
 static void row_add_help(const struct launch_option_row *r, struct strbuf *out)
 {
     const char *separator = "  ";

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spellings of options: exact, by prefix, the nearest one, with typographic dashes. */
+/* Spellings of options: exact, by prefix, the nearest one, with typographic dashes; and
+ * placeholders of documents. */
 #ifndef RUNTIME_LAUNCH_CORE_OPTION_TEXT_H
 #define RUNTIME_LAUNCH_CORE_OPTION_TEXT_H
 
@@ -24,5 +25,8 @@ const char *option_nearest(const char *name, size_t len);
  * before "=", in the arena; text itself if it has none or does not start with a dash;
  * NULL: out of memory. */
 const char *option_plain_dashes(const char *text, struct arena *arena);
+/* True if text begins with a name in braces, "{NP}" or "{HOST1}:4": documents print such
+ * placeholders, and no value or command begins so. */
+bool option_is_placeholder(const char *text);
 
 #endif

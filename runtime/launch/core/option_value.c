@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "runtime/base/parse.h"
+#include "runtime/launch/core/option_text.h"
 
 static int value_check_range(const struct launch_option_row *row,
                              const char *field,
@@ -200,6 +201,10 @@ int option_value(const struct launch_option_row *row,
                  struct err *err)
 {
     int64_t ignored = 0;
+    if (option_is_placeholder(text))
+        return err_set(err, -EINVAL,
+                       "%s=%.64s is a placeholder; replace the braces with %s", field,
+                       text, *row->value ? row->value : "true or false");
     *ret = text;
     switch (row->kind) {
     case OPTION_FLAG:

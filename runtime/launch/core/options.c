@@ -235,6 +235,11 @@ static int options_check_all(struct launch_options *o, struct err *err)
     int rc = options_check_exclusive(o, err);
     if (rc < 0 || (rc = options_check_elastic(o, err)) < 0)
         return rc;
+    if (o->command[0] && option_is_placeholder(o->command[0]))
+        return err_set(err, -EINVAL,
+                       "%.64s is a placeholder; replace the braces with a command or "
+                       "an option",
+                       o->command[0]);
     if (o->text[OPT_JSRUN])
         return err_set(err, -EINVAL,
                        "--jsrun: LSF's jsrun is not supported; remove it and give the "
