@@ -193,6 +193,21 @@ static const char *check_stream_ordering(const struct gpu_report *r, char *const
     return "by synchronising its device before each operation";
 }
 
+/* A wheel runs no code when it is installed, so this is where a user of these sees what
+ * came of them. */
+static void check_render_build_variables(char *const *env, struct strbuf *out)
+{
+    static const char *const prefixes[] = {"HOROVOD_WITH_", "HOROVOD_WITHOUT_",
+                                           "HOROVOD_GPU"};
+    for (; env && *env; env++)
+        for (size_t i = 0; i < ARRAY_LEN(prefixes); i++)
+            if (strncmp(*env, prefixes[i], strlen(prefixes[i])) == 0)
+                strbuf_printf(out,
+                              "    %.128s: without effect, the wheel is complete and "
+                              "nothing is compiled\n",
+                              *env);
+}
+
 static void check_render_ours(const struct python_answer *a,
                               const struct gpu_report *gpus,
                               char *const *env,
@@ -214,6 +229,7 @@ static void check_render_ours(const struct python_answer *a,
         strbuf_printf(out, "    torch: %s\n", a->torch);
     if (a->has_keras)
         strbuf_printf(out, "    keras: %s\n", a->keras);
+    check_render_build_variables(env, out);
 }
 
 int check_build_render(struct capture *c,

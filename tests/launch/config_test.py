@@ -152,6 +152,11 @@ Ringmaster v"""
     assert out.startswith("\n" + table((" ", " "))), out
     has(out, f"    python: {sys.executable}")
     has(out, "    [ ] GPU tensors: HVD_GPU=off\n")
+    assert "HOROVOD_" not in out, out
+    built = dict(env, HOROVOD_WITH_TENSORFLOW="1", HOROVOD_WITHOUT_MXNET="1", HOROVOD_GPU_OPERATIONS="NCCL")
+    out = run(folder, "-cb", env=built).out
+    for entry in "HOROVOD_WITH_TENSORFLOW=1", "HOROVOD_WITHOUT_MXNET=1", "HOROVOD_GPU_OPERATIONS=NCCL":
+        has(out, f"    {entry}: without effect, the wheel is complete and nothing is compiled\n")
     executable(f"{folder}/bin/python", "#!/bin/sh\nexit 9\n")
     has(run(folder, "-cb", env=env).out, f"    python: {folder}/bin/python exited with code 9\n")
     executable(f"{folder}/bin/python", "#!/bin/sh\nexec sleep 60\n")
