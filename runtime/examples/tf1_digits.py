@@ -85,12 +85,13 @@ def main():
         save_checkpoint_secs=None,
     ) as session:
         first, last = session.run(done), args.steps // hvd.size()
+        losses = []
         for number in range(first, last):
             batch = shuffled.choice(np.arange(len(train_labels))[share], args.batch_size)
             feed = {images: train_images[batch], labels: train_labels[batch]}
-            _, value = session.run([step, loss], feed)
+            losses.append(session.run([step, loss], feed)[1])
             if hvd.rank() == 0 and (number + 1) % 50 == 0:
-                print(f"step {number + 1}  loss {value:.4f}", flush=True)
+                print(f"step {number + 1}  loss {np.mean(losses[-50:]):.4f}", flush=True)
         feed = {images: held_out_images[share], labels: held_out_labels[share]}
         reached = session.run(accuracy, feed)
     if hvd.rank() == 0:
