@@ -6,7 +6,7 @@
     horovodrun -np 2 python3 keras_digits.py --checkpoint digits.keras   # resumes where it was stopped
     KERAS_BACKEND=torch horovodrun -np 2 python3 keras_digits.py         # or jax, with Keras 3
 
-Needs scikit-learn, and Keras 3 with one of its back ends or TensorFlow 2.12 to 2.15 with its Keras 2.
+Needs Keras 3 with one of its back ends or TensorFlow 2.12 to 2.15 with its Keras 2, and scikit-learn.
 Scripts with "from tensorflow import keras" use horovod.tensorflow.keras instead of horovod.keras.
 """
 

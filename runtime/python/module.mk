@@ -7,6 +7,10 @@ PY_SRC    := $(sort $(shell find runtime/python/_hvd runtime/python/horovod runt
 perseus_of = $(foreach f,torch tensorflow keras,$(patsubst horovod/$(f)/%,perseus/$(f)/horovod/%,$(filter horovod/$(f)/%.pyi,$(1))))
 PY_FILES  := $(patsubst runtime/python/%,%,$(PY_SRC))
 PY_FILES  += $(call perseus_of,$(PY_FILES)) _hvd/_version.py
+# Written by mkexample.py from runtime/examples.
+PY_EXAMPLES := $(patsubst %,perseus/examples/%.py,keras_mnist pytorch_mnist tensorflow2_mnist tensorflow_keras_mnist \
+             tensorflow_mnist tensorflow_mnist_estimator)
+PY_FILES  += $(PY_EXAMPLES)
 PY_OUT    := $(addprefix $(O)/python/,$(PY_FILES))
 PY_EXT    := $(O)/python/_hvd/_native.abi3.so
 PY_LIBS   := $(patsubst %,$(O)/python/_hvd/%.so,libhvd libhvd_tf libhvd_cuda)
@@ -43,6 +47,9 @@ $(O)/python/perseus/$(1)/horovod/%.pyi: runtime/python/horovod/$(1)/%.pyi runtim
 	    'from horovod.$(1)$$(subst .__init__,,$$(subst /,.,.$$*)) import *' > $$@
 endef
 $(foreach f,torch tensorflow keras,$(eval $(call perseus_stub,$(f))))
+$(addprefix $(O)/python/,$(PY_EXAMPLES)): runtime/python/mkexample.py $(wildcard runtime/examples/*.py)
+	@mkdir -p $(@D)
+	@/usr/bin/python3 runtime/python/mkexample.py runtime/examples $@
 $(O)/python/%/py.typed: runtime/python/%/py.typed
 	@mkdir -p $(@D)
 	@cp $< $@

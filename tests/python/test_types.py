@@ -75,8 +75,10 @@ class Types(unittest.TestCase):
         self.stubtest(["horovod.tensorflow", "horovod.keras"], packages)
 
     def test_every_module_has_a_stub(self):
+        """But for examples, which are programs."""
         for package in ("horovod", "perseus"):
             self.assertTrue((STAGE / "python" / package / "py.typed").exists(), package)
             for path in (STAGE / "python" / package).rglob("*.py"):
                 has_names = re.search(r"^(from|import|def|class) ", path.read_text(), re.MULTILINE)
-                self.assertTrue(path.with_suffix(".pyi").exists() or not has_names, path)
+                is_example = path.parent.name == "examples"
+                self.assertTrue(path.with_suffix(".pyi").exists() or is_example or not has_names, path)
