@@ -35,6 +35,8 @@ FORMS = {  # script: the framework that it needs
     "import perseus.tensorflow.horovod as hvd; use = hvd.DistributedOptimizer, hvd.DistributedGradientTape": "tensorflow",
     "import perseus.tensorflow.horovod as hvd; use = hvd.BroadcastGlobalVariablesHook(0)": "tensorflow",
     "import perseus.tensorflow.horovod as hvd; use = hvd.keras.callbacks.MetricAverageCallback()": "tensorflow",
+    "import perseus.tensorflow.horovod as hvd; use = hvd.keras.callbacks.BroadcastGlobalVariablesCallback(0)": "tensorflow",
+    "import horovod.tensorflow as hvd; use = hvd.keras.callbacks.BroadcastGlobalVariablesCallback(0)": "tensorflow",
     "import perseus.tensorflow.horovod as hvd; use = hvd.keras.DistributedOptimizer": "tensorflow",
     "import perseus.tensorflow.horovod.keras as hvd; use = hvd.callbacks.BroadcastGlobalVariablesCallback(0)": "tensorflow",
     "import perseus.tensorflow.horovod.keras as hvd; use = hvd.callbacks.LearningRateWarmupCallback(warmup_epochs=3, verbose=1)": "tensorflow",
@@ -42,6 +44,23 @@ FORMS = {  # script: the framework that it needs
     "import perseus.keras.horovod as hvd; use = hvd.DistributedOptimizer, hvd.callbacks.MetricAverageCallback()": "keras",
     "from perseus.keras.horovod.callbacks import LearningRateWarmupCallback as use; import perseus.keras.horovod as hvd": "keras",
 }
+# hvd.keras is imported on first use: it takes a second, which a script without it does not spend.
+LAZY = """if 1:
+    import sys
+    import perseus.tensorflow.horovod as hvd
+    assert not {"_hvd.keras", "horovod.keras", "horovod.tensorflow.keras"} & set(sys.modules)
+    import horovod.tensorflow
+    callback = hvd.keras.callbacks.BroadcastGlobalVariablesCallback(0)
+    assert callback.__class__ is horovod.tensorflow.keras.callbacks.BroadcastGlobalVariablesCallback
+    import perseus.tensorflow.horovod.keras
+    assert hvd.keras is horovod.tensorflow.keras is sys.modules["perseus.tensorflow.horovod.keras"]
+    try:
+        hvd.nothing
+    except AttributeError as e:
+        assert str(e) == "module 'horovod.tensorflow' has no attribute 'nothing'", e
+    else:
+        raise AssertionError("hvd.nothing")
+"""
 RUN = "\n".join(["hvd.init()", "assert (hvd.rank(), hvd.size()) == (0, 1) and use", "hvd.shutdown()"])
 # after TABLE, in the same process: a start of TensorFlow takes seconds
 ALL_FORMS = """if 1:
@@ -102,6 +121,10 @@ class Perseus(unittest.TestCase):
         wanted = {"tensorflow": ["", ".keras", ".keras.callbacks"], "keras": ["", ".callbacks"]}
         for name in ("tf", "tf215"):
             self.table_and_forms(wanted, python=venv(name))
+
+    def test_keras_is_an_attribute_that_is_imported_on_first_use(self):
+        for name in ("tf", "tf215"):
+            self.ok(LAZY, python=venv(name))
 
     def test_no_framework_is_imported_before_its_module(self):
         self.ok("""if 1:
