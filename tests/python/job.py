@@ -36,7 +36,18 @@ TENSORFLOWS = ["tf", "tf215"]
 
 def environment(**extra):
     """The environment of a training process: ours on PYTHONPATH, one thread, no launcher's names."""
-    foreign = ("HOROVOD_", "HVD_", "SLURM_", "OMPI_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "MAKE")
+    foreign = (
+        "HOROVOD_",
+        "HVD_",
+        "PERSEUS_",
+        "SLURM_",
+        "OMPI_",
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "MASTER_",
+        "MAKE",
+    )
     env = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
     env.update(PYTHONPATH=str(STAGE / "python"), OMP_NUM_THREADS="1", TF_CPP_MIN_LOG_LEVEL="3")
     env.update(PYTHONDONTWRITEBYTECODE="1", CUDA_VISIBLE_DEVICES="-1", PYTHONUNBUFFERED="1")

@@ -7,7 +7,7 @@ The forms were collected from AIACC's documents and demos and from public reposi
 
 import unittest
 
-from job import STAGE, python, venv
+from job import DEBIAN_PYTHON, STAGE, command, python, venv
 
 # every module of the tree: the same object by both names, and so are its public names
 TABLE = """if 1:
@@ -95,6 +95,35 @@ MISSING = """if 1:
     except ModuleNotFoundError as e:
         print(f"{e.name}: {e}")
 """
+
+
+# 2049 is no number of 16 bits
+SUM = """if 1:
+    import torch, perseus.torch.horovod as hvd
+    hvd.init()
+    print("sum", hvd.allreduce(torch.full((4096,), 2049.0), op=hvd.Sum, name="x")[0].item())
+    hvd.shutdown()
+"""
+
+
+class Variables(unittest.TestCase):
+    def printed(self, code=0, **variables):
+        job = [STAGE / "bin/perseusrun", "-np", 2, DEBIAN_PYTHON, "-c", SUM]
+        ended = command(job, HOROVOD_LOG_LEVEL="info", **variables)
+        self.assertEqual(ended.code, code, ended)
+        return ended.out
+
+    def test_gradients_have_16_bits_only_if_they_are_asked_for(self):
+        self.assertEqual(self.printed(PERSEUS_ALLREDUCE_DTYPE="0").count("sum 4096.0"), 2)
+        out = self.printed(PERSEUS_ALLREDUCE_FUSION="32", PERSEUS_ALLREDUCE_MODE="auto")
+        self.assertEqual(out.count("sum 4098.0"), 2)
+        self.assertEqual(out.count("in Perseus PERSEUS_ALLREDUCE_DTYPE is 0 (fp16) by default"), 1, out)
+        out = self.printed(PERSEUS_ALLREDUCE_DTYPE="0", HVD_COMPRESSION="none")
+        self.assertEqual(out.count("sum 4098.0"), 2)
+
+    def test_a_wrong_value_is_one_sentence(self):
+        out = self.printed(1, PERSEUS_ALLREDUCE_DTYPE="7")
+        self.assertRegex(out, r'(?m):ValueError: PERSEUS_ALLREDUCE_DTYPE: "7" is not a number from 0 to 2$')
 
 
 class Perseus(unittest.TestCase):
