@@ -22,6 +22,9 @@ class Backend(JobTest):
     def test_2_training(self):
         self.run_checks(2, "pg_training.py")
 
+    def test_2_beside_horovod(self):
+        self.run_checks(2, "pg_beside.py")
+
     @only_torch("not newest")  # no more of torch than on 2
     def test_4(self):
         self.run_checks(4, "pg_collectives.py")

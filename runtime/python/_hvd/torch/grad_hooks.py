@@ -12,6 +12,7 @@ import weakref
 import torch
 
 from _hvd import basics
+from _hvd.torch.data_parallel import is_possible, refuse_ddp
 
 HAS_PUBLIC_HOOK = hasattr(torch.Tensor, "register_post_accumulate_grad_hook")
 
@@ -49,6 +50,7 @@ class Listener:
         self.settings = settings
         self.passes = passes
         self.delay = {}  # parameter with a hook -> backward passes until its gradient is complete
+        self._has_no_ddp = False  # no DDP model reduces these too; known from the first backward() on
         self._hooks = []
         weakref.finalize(self, _remove, self._hooks).atexit = False
 
@@ -60,12 +62,16 @@ class Listener:
         """
         if not is_distributed(self.settings.process_set):
             return False
+        added = {}
         for g, group in enumerate(param_groups):
             for i, p in enumerate(group["params"]):
                 if p not in self.delay and p.requires_grad:
-                    self.names.setdefault(p, f"allreduce.noname.{g}.{i}")
-                    self.delay[p] = self.passes
-                    self._hooks.append(on_gradient(p, self._hook()))
+                    added[p] = self.names.setdefault(p, f"allreduce.noname.{g}.{i}")
+        if added:
+            refuse_ddp(added)
+        for p in added:
+            self.delay[p] = self.passes
+            self._hooks.append(on_gradient(p, self._hook()))
         return True
 
     def _hook(self):
@@ -79,7 +85,11 @@ class Listener:
         return hook
 
     def count(self, p):
-        """Counts one pass and returns how many are left. Raises AssertionError if none was left."""
+        """Counts one pass and returns how many are left. Raises AssertionError if none was left, and
+        ValueError at the first one if a DDP model reduces the gradients too."""
+        if not self._has_no_ddp and is_possible():
+            refuse_ddp({q: self.names[q] for q in self.delay})
+            self._has_no_ddp = True
         left = self.delay[p] - 1
         if left < 0:
             raise AssertionError(
