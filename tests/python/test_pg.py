@@ -25,6 +25,13 @@ class Backend(JobTest):
     def test_2_beside_horovod(self):
         self.run_checks(2, "pg_beside.py")
 
+    @only_torch("newest")  # Debian's cannot compile
+    def test_2_compiled(self):
+        asks = "import sys, torch._dynamo as d; sys.exit(not getattr(d, 'is_dynamo_supported', bool)())"
+        if command([self.python, "-c", asks]).code:
+            self.skipTest("this torch cannot compile with this Python")
+        self.run_checks(2, "pg_compile.py")
+
     @only_torch("not newest")  # no more of torch than on 2
     def test_4(self):
         self.run_checks(4, "pg_collectives.py")

@@ -17,6 +17,7 @@ from _hvd.process_sets import (
 )
 from _hvd.torch import elastic
 from _hvd.torch.compression import Compression
+from _hvd.torch.dynamo import hide_from_dynamo
 from _hvd.torch.functions import *
 from _hvd.torch.functions import __all__ as _functions
 from _hvd.torch.memory import use_huge_pages
@@ -25,6 +26,7 @@ from _hvd.torch.mpi_ops import __all__ as _ops
 from _hvd.torch.optimizer import DistributedOptimizer
 from _hvd.torch.sync_batch_norm import SyncBatchNorm, convert_sync_batchnorm
 
+hide_from_dynamo()
 use_huge_pages()
 hint_at_wheel()
 

@@ -19,7 +19,7 @@ def is_possible():
 
 
 def _reduced():
-    """Ids of the parameters that living DDP models reduce. In a group of one rank DDP writes gradients too."""
+    """Ids of the parameters that living DDP models reduce, those in groups of one rank too."""
     ddp = torch.nn.parallel.DistributedDataParallel
     found = set()
     for model in [o for o in gc.get_objects() if issubclass(type(o), ddp)]:

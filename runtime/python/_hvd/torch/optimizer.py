@@ -16,7 +16,6 @@ gradients.
 """
 
 import copy
-import sys
 import warnings
 from contextlib import contextmanager
 
@@ -196,14 +195,6 @@ def _class_over(base, kind):
     return base.__dict__[slot]
 
 
-def _hide_from_dynamo():
-    """torch.compile around a whole training step runs our functions as they are."""
-    rules = sys.modules.get("torch._dynamo.trace_rules")
-    if hasattr(rules, "add") and not getattr(rules, "_hvd_hidden", False):
-        rules.add("_hvd")
-        rules._hvd_hidden = True
-
-
 def _rebuild(base, state, names, options):
     """A copy, or what pickle has loaded."""
     plain = object.__new__(base)
@@ -274,7 +265,6 @@ def DistributedOptimizer(
         op = Average if op == Adasum else op  # alone they are the same
     settings = Settings(compression, op, gradient_predivide_factor, sparse_as_dense, process_set)
 
-    _hide_from_dynamo()
     wrapped = object.__new__(_class_over(type(optimizer), kind))
     wrapped.__dict__.update(optimizer.__dict__)
     # A scheduler created before wrapping has put its own `step` into the instance; if kept, it would call
