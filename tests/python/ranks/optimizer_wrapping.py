@@ -77,6 +77,43 @@ def load_state_dict_drops_what_is_pending():
 
 
 @check
+def load_state_dict_ends_what_is_on_its_way():
+    """Its names and its memory are used again at once."""
+    m = torch.nn.Linear(600, 600)
+    hvd.broadcast_parameters(m.state_dict(), 0)
+    optimizer = wrap(m, lambda params: torch.optim.SGD(params, lr=1.0))
+    for _ in range(20):
+        m(torch.randn(2, 600)).pow(2).mean().backward()
+        optimizer.load_state_dict(optimizer.state_dict())
+        optimizer.zero_grad(set_to_none=False)
+    before = m.bias.detach().clone()
+    (m(torch.zeros(1, 600)) * (R + 1)).sum().backward()
+    optimizer.step()
+    assert torch.allclose(before - m.bias, torch.full((600,), (N + 1) / 2), atol=1e-5)
+
+
+@check
+def weights_loaded_between_backward_and_an_adasum_step_stay():
+    m = model()
+    optimizer = wrap(m, op=hvd.Adasum)
+    for _ in range(10):  # the names of the dropped changes are used again at once
+        before = copy.deepcopy(m.state_dict())
+        loss_of(m, batch(0, R)).backward()
+        assert all(torch.equal(m.state_dict()[name], value) for name, value in before.items())
+        optimizer.load_state_dict(optimizer.state_dict())
+        assert all(torch.equal(m.state_dict()[name], value) for name, value in before.items())
+        optimizer.zero_grad()
+    loss_of(m, batch(0, R)).backward()
+    loaded = {name: torch.full_like(value, 5.0) for name, value in before.items()}
+    m.load_state_dict(loaded)
+    optimizer.step()
+    optimizer.zero_grad()
+    for p in m.parameters():
+        assert (p - 5.0).abs().max() < 1 and not torch.equal(p, torch.full_like(p, 5.0)), p
+    same_weights(m)
+
+
+@check
 def copies_train_on_their_own_parameters():
     m, optimizer = trained(2, adam)
     m2, second = copy.deepcopy((m, optimizer))

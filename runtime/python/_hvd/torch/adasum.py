@@ -2,14 +2,14 @@
 """DistributedOptimizer with op=Adasum: combines each parameter's change, not its gradient.
 
 When a parameter's gradient is complete, the user's optimizer takes its step on that parameter alone; the
-change (-rate * f(gradient)) is sent to the other ranks from the parameter's own memory. step() restores the
-parameter and adds the combined change. Between backward() and step() a parameter therefore holds its
-change, as in Horovod.
+change (-rate * f(gradient)) is sent to the other ranks, and the parameter gets its value back. step() adds
+the combined change. Horovod keeps the change in the parameter until then, so weights that are loaded in
+between are lost there.
 
-Invariant: after finish() every parameter holds a value again, even when a collective failed: then the
-one from before the step.
+Invariant: outside of _start() a parameter holds a value. A failed collective does not change it.
 """
 
+import contextlib
 import weakref
 
 import torch
@@ -24,13 +24,14 @@ from _hvd.torch.tensors import read_here, where
 class Delta:
     """One parameter's change while it is reduced."""
 
-    __slots__ = ("handle", "sent", "ctx", "place")
+    __slots__ = ("handle", "sent", "ctx", "place", "world")
 
     def __init__(self, change, name, settings):
         self.sent, self.ctx = change, None
         if settings.compresses:
             self.sent, self.ctx = settings.compression.compress(change)
         self.place = where(self.sent)
+        self.world = handles.world
         args = (f"allreduce.{name}", Adasum, 1.0, 1.0, 0)
         self.handle = submit_allreduce(self.sent, self.sent, *args, compression=settings.wire)
 
@@ -44,7 +45,6 @@ class DeltaReducer(Listener):
     def __init__(self, names, settings, passes, optimizer):
         super().__init__(names, settings, passes)
         self.pending = {}  # parameter -> its Delta, None while gradients accumulate
-        self.before = {}  # parameter -> its value before the step, while its change is reduced
         self._optimizer = weakref.ref(optimizer)
         self.attach(optimizer.param_groups)
 
@@ -57,48 +57,54 @@ class DeltaReducer(Listener):
 
     @torch.no_grad()
     def _start(self, p, optimizer):
-        """Takes the step of p alone and sends its change."""
+        """Takes the step of p alone, sends its change and takes the step back."""
         stashed = [group["params"] for group in optimizer.param_groups]
-        self.before[p] = p.detach().clone()
+        before = p.detach().clone()
         try:
             for group, params in zip(optimizer.param_groups, stashed):
                 group["params"] = [p] if any(p is q for q in params) else []
             optimizer._hvd_base.step(optimizer)
+            change = p.detach() - before
         finally:
             for group, params in zip(optimizer.param_groups, stashed):
                 group["params"] = params
-        change = p.detach()
-        change.sub_(self.before[p])
+            p.copy_(before)
         return Delta(change, self.names[p], self.settings)
+
+    def _start_all(self, optimizer):
+        """Sends the changes that are not sent yet."""
+        for p in self.delay:
+            if self.pending.get(p) is None and (p in self.pending or p.requires_grad):
+                self.pending[p] = self._start(p, optimizer)
 
     @torch.no_grad()
     def finish(self, optimizer):
         """All parameters get their combined changes."""
         error = None
         self.attach(optimizer.param_groups)
-        for p in self.delay:
-            if self.pending.get(p) is None and (p in self.pending or p.requires_grad):
-                self.pending[p] = self._start(p, optimizer)
+        self._start_all(optimizer)
         handles.wait_for([delta.handle for delta in self.pending.values()])
         for p, delta in list(self.pending.items()):
             try:
-                change = delta.finish(self.settings)
-                p.copy_(self.before[p].add_(change))
+                p.add_(delta.finish(self.settings))
             except Exception as e:
-                p.copy_(self.before[p])
                 error = error or e
-            read_here(self.before[p], delta.place)
-            del self.pending[p], self.before[p]
+            del self.pending[p]
         self.reset()
         if error is not None:
             raise error
 
     def reset(self):
-        """Resets; changes that were sent and not waited for are undone."""
-        with torch.no_grad():
-            for p, value in self.before.items():
-                p.copy_(value)
-        self.before.clear()
+        """Drops what is pending. If changes were sent, all ranks call this: the others are sent too, and
+        all end first, because the next ones have the same names."""
+        sent = [delta for delta in self.pending.values() if delta is not None]
+        optimizer = self._optimizer()
+        if optimizer is not None and any(delta.world == handles.world for delta in sent):
+            with contextlib.suppress(Exception):
+                self._start_all(optimizer)
+            for delta in filter(None, self.pending.values()):
+                with contextlib.suppress(Exception):
+                    delta.finish(self.settings)
         self.pending.clear()
         for p in self.delay:
             self.delay[p] = self.passes

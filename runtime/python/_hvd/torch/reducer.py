@@ -17,6 +17,7 @@ Invariants
    exception it may be called again and continues.
 """
 
+import contextlib
 import gc
 import weakref
 
@@ -197,7 +198,14 @@ class Reducer(Listener):
             group.n_ready = 0
 
     def reset(self):
-        """Drops what is pending."""
+        """Drops what is pending. If gradients were sent, all ranks call this: the others are sent too, and
+        all end first, because the next ones have the same names and may have the same memory."""
+        if self.world == handles.world and any(r is not None for r in self.pending.values()):
+            with contextlib.suppress(Exception):
+                self._start_all()
+            for reduction in filter(None, self.pending.values()):
+                with contextlib.suppress(Exception):
+                    reduction.finish()
         for reduction in self.pending.values():
             if reduction is not None:
                 reduction.abandon()
