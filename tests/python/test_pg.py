@@ -106,7 +106,10 @@ class Backend(JobTest):
         (wheel,) = BUILD.glob("ringmaster_horovod-*.whl")
         with tempfile.TemporaryDirectory() as directory:
             zipfile.ZipFile(wheel).extractall(directory)
-            ends = bare_ranks(
-                2, "pg_errors.py", "works", "no-import", python=self.python, PYTHONPATH=directory
-            )
-        self.check_works(*ends)
+            words = ("pg_errors.py", "works", "no-import")
+            self.check_works(*bare_ranks(2, *words, python=self.python, PYTHONPATH=directory))
+            mpirun = ["mpirun", "-np", 2, self.python, RANKS / words[0], *words[1:]]
+            self.check_works(command(mpirun, PYTHONPATH=directory))
+            other = "import torch.distributed as d; d.init_process_group('gloo')"
+            alone = command([self.python, "-c", other], PYTHONPATH=directory)
+            self.assertIn("environment variable RANK expected", alone.out)

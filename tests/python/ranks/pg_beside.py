@@ -104,6 +104,22 @@ def a_dropped_ddp_model_is_fine():
 
 
 @check
+def a_group_uses_the_process_set_of_its_ranks():
+    for r in range(N):
+        inside = hvd.add_process_set([r]) if N > 1 else hvd.global_process_set
+        group = dist.new_group([r])
+        if r == R:
+            x = torch.full((2,), float(R))
+            dist.all_reduce(x, group=group)
+            y = hvd.allreduce(x, op=hvd.Sum, process_set=inside, name=f"set {r}")
+            assert x.tolist() == y.tolist() == [float(R)] * 2
+        dist.barrier()
+        if N > 1:
+            expect_error(ValueError, ["duplicate process set"], hvd.add_process_set, [r])
+            assert hvd.remove_process_set(inside)
+
+
+@check
 def the_end():
     dist.barrier()
     dist.destroy_process_group()

@@ -403,6 +403,27 @@ def groups_of_some_ranks():
         same(got, [left, left])
 
 
+HAS_SPLIT = hasattr(dist, "split_group") and hasattr(dist.Backend, "_ensure_backend_registered")
+
+
+@check_if(HAS_SPLIT)  # older ones split groups of NCCL on a GPU only
+def groups_are_split():
+    half = max(N // 2, 1)
+    group = dist.split_group(split_ranks=[list(range(i, min(i + half, N))) for i in range(0, N, half)])
+    mine = range(R // half * half, min(R // half * half + half, N))
+    assert dist.get_process_group_ranks(group) == list(mine) and dist.get_rank(group) == R % half
+    x = torch.full((3,), float(R))
+    dist.all_reduce(x, group=group)
+    assert x.tolist() == [sum(mine)] * 3, x
+    again = dist.split_group(group, split_ranks=[[0]])  # places in the group that is split
+    if R % half == 0:
+        assert dist.get_process_group_ranks(again) == [R]
+        dist.all_reduce(x, group=again)
+        assert x.tolist() == [sum(mine)] * 3, x
+    else:
+        assert again is dist.GroupMember.NON_GROUP_MEMBER
+
+
 @check
 def groups_are_created_and_destroyed():
     for i in range(20):

@@ -95,8 +95,8 @@ class DeltaReducer(Listener):
             raise error
 
     def reset(self):
-        """Drops what is pending. If changes were sent, all ranks call this: the others are sent too, and
-        all end first, because the next ones have the same names."""
+        """Drops what is pending. If changes were sent, all ranks call this: the remaining ones are sent
+        too, and all end first, because the next ones have the same names."""
         sent = [delta for delta in self.pending.values() if delta is not None]
         optimizer = self._optimizer()
         if optimizer is not None and any(delta.world == handles.world for delta in sent):

@@ -198,8 +198,8 @@ class Reducer(Listener):
             group.n_ready = 0
 
     def reset(self):
-        """Drops what is pending. If gradients were sent, all ranks call this: the others are sent too, and
-        all end first, because the next ones have the same names and may have the same memory."""
+        """Drops what is pending. If gradients were sent, all ranks call this: the remaining ones are sent
+        too, and all end first, because the next ones have the same names and perhaps the same memory."""
         if self.world == handles.world and any(r is not None for r in self.pending.values()):
             with contextlib.suppress(Exception):
                 self._start_all()

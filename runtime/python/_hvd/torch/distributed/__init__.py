@@ -17,11 +17,9 @@ Nothing is compiled against torch.
 """
 
 from _hvd.torch.distributed.group import HvdProcessGroup
-from _hvd.torch.distributed.start import use_own_discovery
 from _hvd.torch.distributed.work import HvdWork
 from _hvd.torch_backend import register
 
 register()
-use_own_discovery()
 
 __all__ = ["HvdProcessGroup", "HvdWork", "register"]

@@ -20,6 +20,7 @@ from datetime import timedelta
 import torch
 from torch._C._distributed_c10d import ProcessGroup
 
+from _hvd import _native, process_sets
 from _hvd.torch.distributed.data import dtype_name, submit
 from _hvd.torch.distributed.moves import Moves
 from _hvd.torch.distributed.operation import names, nothing
@@ -31,6 +32,17 @@ from _hvd.torch.tensors import where
 NAMES = 16  # of one kind, dtype and size that may be pending before the next waits for its turn
 _SIGNATURES = 4096  # then the count restarts, on all ranks at the same call
 _labels = {}  # process set -> how many groups it has had, of the runtime's present world
+
+
+def set_of(ranks):
+    """Number of the process set of these global ranks."""
+    if ranks != sorted(ranks):
+        raise NotImplementedError(
+            f"new_group: ranks {ranks} must ascend; sort_ranks=False is not supported"
+        )
+    if ranks == list(range(_native.size())):
+        return 0
+    return process_sets.with_signals(_native.set_meet, tuple(ranks))
 
 
 class HvdProcessGroup(Reductions, Moves, Transfers, ProcessGroup):
@@ -51,6 +63,7 @@ class HvdProcessGroup(Reductions, Moves, Transfers, ProcessGroup):
         self._coalesced = None
         self._called_name = str(number)
         self._desc = "undefined"
+        self._is_split = False
 
     # --- identity -----------------------------------------------------------------------------------
 
@@ -73,13 +86,33 @@ class HvdProcessGroup(Reductions, Moves, Transfers, ProcessGroup):
 
     group_name = property(getGroupName, _set_group_name)
     group_desc = property(getGroupDesc, _set_group_desc)
-    supports_splitting = supports_coalescing = supports_time_estimate = False
+    supports_splitting = True
+    supports_coalescing = supports_time_estimate = False
+
+    def split_group(self, ranks, timeout=None, opts=None, group_name=None, group_desc=None, **_):
+        """For torch.distributed.split_group(). ranks: places in this group; None for a rank outside."""
+        if self._place not in ranks:
+            return None
+        members = [self._ranks[place] for place in ranks]
+        seconds = self._timeout if timeout is None else timeout.total_seconds()
+        made = HvdProcessGroup(ranks.index(self._place), members, seconds, set_of(members))
+        made._is_split = True
+        if group_name is not None:
+            made._set_group_name(group_name)
+        made._set_group_desc(group_desc or "undefined")
+        return made
+
+    def eager_connect_single_device(self, device=None):
+        """torch calls it for groups that can be split."""
+
+    def get_group_store(self):
+        return torch.distributed.distributed_c10d._get_default_store()
 
     @property
     def _device_types(self):
         """None while torch creates the group: it would attach a recorder that needs a back end in C++."""
         groups = torch.distributed.distributed_c10d._world.pg_map
-        if self not in groups:
+        if self not in groups and not self._is_split:
             return []
         kinds = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
         return [torch.device(kind) for kind in kinds]
