@@ -19,16 +19,14 @@ a hook that replaces ours without calling it. The goodbye is an orderly one then
 """
 
 import builtins
-import contextlib
 import functools
 import os
-import site
 import sys
-import sysconfig
 import threading
 
 from _hvd import _native
 from _hvd.exceptions import HorovodInternalError
+from _hvd.libraries import is_library
 
 EXIT_OTHER_RANK = _native.EXIT_OTHER_RANK
 _MESSAGE_BYTES = 200  # leaves room for the place in the 279 bytes that the runtime takes
@@ -130,20 +128,10 @@ def _place(trace):
     while trace:
         name = trace.tb_frame.f_code.co_filename
         last = f"{os.path.basename(name)}:{trace.tb_lineno}"
-        if not name.startswith(("<frozen ", *_libraries())):
+        if not is_library(name):
             own = last
         trace = trace.tb_next
     return own or last
-
-
-@functools.lru_cache(maxsize=1)
-def _libraries():
-    folders = [sysconfig.get_path("stdlib"), os.path.dirname(os.__file__), os.path.dirname(__file__)]
-    for name in ("purelib", "platlib"):
-        folders.append(sysconfig.get_path(name))
-    with contextlib.suppress(AttributeError):  # an older virtualenv
-        folders += [*site.getsitepackages(), site.getusersitepackages()]
-    return tuple({os.path.join(folder, "") for folder in folders if folder})
 
 
 class _Exit(SystemExit):
