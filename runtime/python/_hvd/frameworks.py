@@ -13,10 +13,12 @@ _WORDS = {  # module: (what it is called, the oldest that works, what pip instal
     "tensorflow": ("TensorFlow", "2.12", "tensorflow"),
     "keras": ("Keras", "2.12", "keras"),
 }
+replaced = {}  # {"keras": "tf_keras"} where a program for TensorFlow 1 runs (compat/tf1.py)
 
 
 def need(framework, asker):
     """Imports the module of this name for asker ("horovod.torch"). Errors inside of it are passed on."""
+    framework = replaced.get(framework, framework)
     try:
         return importlib.import_module(framework)
     except ModuleNotFoundError as e:
