@@ -17,7 +17,7 @@ if [ "${1:-}" = --full ]; then
     exec /usr/bin/python3 tests/python/tap.py "${@:-full}"
 fi
 # Those named of TensorFlow or Keras, and what else needs nothing but TensorFlow.
-of_tensorflow='tensorflow|keras|compute_service|perseus'
+of_tensorflow='tensorflow|keras|compute_service|perseus|tf1'
 all=$(find tests/python -name 'test_*.py' ! -name "test_full*.py" | sort)
 case "${1:-}" in
 --torches)

@@ -67,7 +67,7 @@ class Types(unittest.TestCase):
         self.assertEqual(ended.code, 0, ended)
 
     def test_stubs_are_what_the_modules_are(self):
-        names = ["horovod.common", "horovod.torch", "horovod.runner", "perseus.torch"]
+        names = ["horovod.common", "horovod.compat", "horovod.torch", "horovod.runner", "perseus.torch"]
         self.stubtest(names, [DEBIAN_PACKAGES])
 
     def test_stubs_for_tensorflow_are_what_the_modules_are(self):
