@@ -15,6 +15,12 @@ assert tf is not library.tf and tf.__version__ == library.tf.__version__
 assert tf.compat.v1 is tf and tf.compat.as_bytes("a") == b"a" and not tf.executing_eagerly()
 assert "Session" in dir(tf) and not hasattr(library.tf, "Session")
 
+with tf.Session() as session:
+    try:
+        session.run(tf.check_numerics(tf.constant(1.0) / tf.constant(0.0), "no number"))
+    except tf.errors.InvalidArgumentError as e:
+        assert "absent.py" in str(e) and "compat/tf1.py" not in str(e) and "runpy" not in str(e), e
+
 STATEMENTS = """
 tf.contrib.layers.xavier_initializer()
 import tensorflow.contrib.slim as slim

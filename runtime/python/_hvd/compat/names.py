@@ -11,6 +11,7 @@ import sys
 import types
 
 from _hvd import frameworks
+from _hvd.compat import HIDDEN_FILES
 
 _KERAS_2 = ("tensorflow.layers", "tensorflow.nn.rnn_cell", "tensorflow.keras.estimator")
 _KERAS_2_BACKEND = ("get_session", "set_session")
@@ -50,12 +51,24 @@ def switch():
     v1.logging.set_verbosity(v1.logging.ERROR)  # of a deprecation that the program has not asked for
     v1.disable_v2_behavior()
     v1.logging.set_verbosity(before)
+    _hide_our_frames()
     seen = Names("tensorflow", v1)
     for name in ("__file__", "__path__", "__spec__", "__version__"):
         setattr(seen, name, getattr(real, name))
     seen.compat = Names("tensorflow.compat", real.compat)
     seen.compat.v1 = seen
     return seen
+
+
+def _hide_our_frames():
+    """For this thread: TensorFlow's "Original stack trace" of an operation has the program's lines only."""
+    from tensorflow.python.util import tf_stack
+
+    class Hidden(tf_stack.StackTraceFilter):
+        def get_filtered_filenames(self):
+            return HIDDEN_FILES
+
+    Hidden().__enter__()
 
 
 def find(name, wanted):

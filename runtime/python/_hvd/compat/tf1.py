@@ -9,8 +9,8 @@
         v  imports.py: their own __import__           v
     names.py: tensorflow.compat.v1                tensorflow, as always
 
-The program's tracebacks have its own lines only: sys.excepthook leaves out those of this folder. Operations
-that TensorFlow reports with the place where they were made have our lines before the program's.
+The program's tracebacks are without our lines: sys.excepthook leaves them out, and so does TensorFlow where
+it shows in which lines an operation was made (names.py).
 """
 
 import importlib.util
@@ -20,16 +20,9 @@ import types
 from importlib.machinery import SourceFileLoader
 
 from _hvd import frameworks
-from _hvd.compat import imports
+from _hvd.compat import HIDDEN_FILES, imports
 
 _USAGE = "usage: python -m horovod.compat.tf1 SCRIPT [ARGUMENT...], or: ... -m MODULE [ARGUMENT...]"
-_HERE = os.path.join(os.path.dirname(__file__), "")
-_OURS = (
-    _HERE,
-    _HERE.replace("_hvd", "horovod"),
-    "<frozen runpy>",
-    os.path.dirname(os.__file__) + "/runpy.py",
-)
 
 
 def main(arguments=None):
@@ -120,7 +113,7 @@ def _without_ours(previous):
 def _frames_of_program(trace):
     kept = []
     while trace:
-        if not trace.tb_frame.f_code.co_filename.startswith(_OURS):
+        if trace.tb_frame.f_code.co_filename not in HIDDEN_FILES:
             kept.append(trace)
         trace = trace.tb_next
     rest = None
