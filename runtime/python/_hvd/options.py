@@ -1,9 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arguments that the distributed optimizers and tapes of all frameworks take, and their checks."""
 
+import difflib
+import functools
+import inspect
 import warnings
 
 from _hvd.basics import Average
+
+
+def named_options(function):
+    """Decorator: the TypeError about an unknown keyword names the nearest of the function's, or all."""
+    names = list(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        for name in kwargs.keys() - set(names):
+            near = difflib.get_close_matches(name, names, 1)
+            does = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names)}"
+            raise TypeError(f"{function.__name__}() got an unexpected keyword argument '{name}'; {does}")
+        return function(*args, **kwargs)
+
+    return call
 
 
 def check_predivide(factor, op):

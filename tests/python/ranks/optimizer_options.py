@@ -26,6 +26,15 @@ def groups_by_number_and_by_list_train_alike():
 
 
 @check
+def the_error_about_an_unknown_keyword_names_the_nearest_or_all():
+    optimizer = torch.optim.SGD(model().parameters(), lr=1.0)
+    words = ["DistributedOptimizer() got", "'backward_passes'; did you mean 'backward_passes_per_step'?"]
+    expect_error(TypeError, words, hvd.DistributedOptimizer, optimizer, backward_passes=2)
+    words = ["'lr'; there are optimizer, named_parameters, compression, backward_passes_per_step, op, "]
+    expect_error(TypeError, words, hvd.DistributedOptimizer, optimizer, lr=2)
+
+
+@check
 def a_group_with_a_missing_or_frozen_member_is_reduced():
     m = torch.nn.ModuleDict({k: torch.nn.Linear(2, 1, bias=False) for k in "abc"})
     with torch.no_grad():

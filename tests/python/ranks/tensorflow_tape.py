@@ -144,6 +144,18 @@ def groups_by_variables():
 
 
 @check
+def the_error_about_an_unknown_keyword_names_the_nearest():
+    words = [
+        "DistributedOptimizer() got",
+        "'averaged_gradients'; did you mean 'average_aggregated_gradients'?",
+    ]
+    expect_error(TypeError, words, hvd.DistributedOptimizer, None, averaged_gradients=True)
+    for wrap in (hvd.DistributedGradientTape, hvd.PartialDistributedGradientTape):
+        words = [f"{wrap.__name__}() got", "'process_sets'; did you mean 'process_set'?"]
+        expect_error(TypeError, words, wrap, tf.GradientTape(), process_sets=None)
+
+
+@check
 def gradients_stay_sparse_by_default_and_travel_as_16_bits():
     model = Model()
     for step in ways(lambda x: ours(model, x)):

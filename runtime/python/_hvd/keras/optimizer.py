@@ -136,7 +136,7 @@ def wrap(optimizer, **options):
         warnings.warn(
             "DistributedOptimizer around a DistributedOptimizer: the arguments of the outer one count, and "
             "gradients are reduced once",
-            stacklevel=3,
+            stacklevel=4,
         )
     elif hasattr(module, "as_compiled"):
         optimizer = module.as_compiled(optimizer)

@@ -81,7 +81,7 @@ class Settings:
 
 
 def _checked_groups(num_groups, groups):
-    groups = renamed_groups(num_groups, groups, 5)
+    groups = renamed_groups(num_groups, groups, 6)
     if groups is None:
         return None
     is_list = isinstance(groups, list) and all(isinstance(g, (list, tuple)) for g in groups)

@@ -28,7 +28,7 @@ import tensorflow as tf
 
 from _hvd import handles
 from _hvd.basics import Average, Sum, check_reduce_op
-from _hvd.options import check_predivide, renamed_groups
+from _hvd.options import check_predivide, named_options, renamed_groups
 from _hvd.process_sets import ProcessSet, global_process_set, process_set_id
 from _hvd.tensorflow import marks
 from _hvd.tensorflow.completion import in_turn
@@ -334,7 +334,7 @@ def _make_allreduce_grads_fn(
     return allreduce_grads
 
 
-def check_gradient_options(op, gradient_predivide_factor, num_groups, groups, process_set, stacklevel=3):
+def check_gradient_options(op, gradient_predivide_factor, num_groups, groups, process_set, stacklevel=4):
     """Checks the arguments that the tape and the optimizers share; returns groups, or None for no groups.
 
     Raises ValueError or TypeError with Horovod's messages. stacklevel: for the warning about num_groups.
@@ -442,7 +442,7 @@ def _wrap(gradtape, local_layers, options):
     scale, process_set = options.pop("scale_local_gradients"), options["process_set"]
     op, factor = options["op"], options["gradient_predivide_factor"]
     num_groups = options.pop("num_groups")
-    groups = check_gradient_options(op, factor, num_groups, options["groups"], process_set, stacklevel=4)
+    groups = check_gradient_options(op, factor, num_groups, options["groups"], process_set, stacklevel=5)
     options["groups"] = groups
     tape = object.__new__(_distributed_class(base))
     tape.__dict__ = gradtape.__dict__
@@ -457,6 +457,7 @@ def _wrap(gradtape, local_layers, options):
     return tape
 
 
+@named_options
 def DistributedGradientTape(
     gradtape,
     device_dense="",
@@ -490,6 +491,7 @@ def _is_layer(value):
     return hasattr(value, "trainable_weights") and callable(value)
 
 
+@named_options
 def PartialDistributedGradientTape(
     gradtape,
     device_dense="",

@@ -25,6 +25,7 @@ import tensorflow as tf
 
 from _hvd import basics
 from _hvd.basics import Adasum, Average, Sum
+from _hvd.options import named_options
 from _hvd.process_sets import global_process_set, process_set_id
 from _hvd.tensorflow import marks
 from _hvd.tensorflow.aggregation import LocalGradientAggregationHelper
@@ -329,6 +330,7 @@ def _done(operation):
         return tf.constant(True)
 
 
+@named_options
 def DistributedOptimizer(
     optimizer,
     name=None,

@@ -23,7 +23,7 @@ import torch
 
 from _hvd import basics
 from _hvd.basics import Adasum, Average, Sum
-from _hvd.options import check_predivide, renamed_groups
+from _hvd.options import check_predivide, named_options, renamed_groups
 from _hvd.process_sets import global_process_set, process_set_id
 from _hvd.torch.adasum import DeltaReducer
 from _hvd.torch.compression import Compression
@@ -221,6 +221,7 @@ def _check(optimizer, op, gradient_predivide_factor, backward_passes_per_step, p
     process_set_id(process_set)
 
 
+@named_options
 def DistributedOptimizer(
     optimizer,
     named_parameters=None,
@@ -244,7 +245,7 @@ def DistributedOptimizer(
     that take part; others step with their own gradients.
     """
     _check(optimizer, op, gradient_predivide_factor, backward_passes_per_step, process_set)
-    groups = renamed_groups(num_groups, groups, 2)
+    groups = renamed_groups(num_groups, groups, 3)
     check_groups(groups)
     names = names_of(named_parameters, optimizer.param_groups)
     options = {

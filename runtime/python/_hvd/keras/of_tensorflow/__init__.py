@@ -11,6 +11,7 @@ from _hvd.basics import __all__ as _basics
 from _hvd.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from _hvd.keras import api
 from _hvd.keras.optimizer import wrap
+from _hvd.options import named_options
 from _hvd.process_sets import (
     ProcessSet,
     add_process_set,
@@ -28,6 +29,7 @@ load_model = _api.load_model
 reducescatter = _api.reducescatter
 
 
+@named_options
 def DistributedOptimizer(
     optimizer,
     name=None,

@@ -11,6 +11,7 @@ from _hvd.basics import __all__ as _basics
 from _hvd.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from _hvd.keras import api
 from _hvd.keras.optimizer import layers_variables, wrap
+from _hvd.options import named_options
 from _hvd.process_sets import (
     ProcessSet,
     add_process_set,
@@ -29,6 +30,7 @@ if _api.backend == "tensorflow":
     from _hvd.tensorflow import init  # chooses the GPU too
 
 
+@named_options
 def DistributedOptimizer(
     optimizer,
     name=None,
@@ -67,6 +69,7 @@ def DistributedOptimizer(
     return wrap(**locals())
 
 
+@named_options
 def PartialDistributedOptimizer(
     optimizer,
     name=None,
