@@ -151,6 +151,12 @@ static void print_sentence(const char *sentence)
     slurm_io_error("%s", sentence);
 }
 
+static void print_waiting(const char *text, uint64_t waited_s)
+{
+    slurm_io_print("%s, for %llu s (HOROVOD_START_TIMEOUT is the limit)", text,
+                   (unsigned long long)waited_s);
+}
+
 int srun_side_serve(struct srun_side *s, struct spank_handle *sp, struct err *err)
 {
     struct plugin_step step;
@@ -172,6 +178,7 @@ int srun_side_serve(struct srun_side *s, struct spank_handle *sp, struct err *er
     if (rc)
         return rc;
     s->listen_fd = -1;
+    rdv_server_report_waiting(s->server, print_waiting);
     rc =
         gate_open(&s->gate_fd, &s->ticket, job_id, size, print_sentence, &s->gate, err);
     if (rc)

@@ -7,7 +7,8 @@
  * It runs in its own thread, because libpmix has no deadlines: the caller waits until
  * the deadline and then returns an error that names the stage. The thread stays behind
  * with the memory that it uses (its struct is reference-counted). If it ever completes,
- * it reports a normal exit to the launcher.
+ * it reports a normal exit to the launcher. While the caller waits, it logs which rank
+ * is missing (contract/waiting.h).
  *
  * A rank that can reach rank 0 by loopback (same boot id, same network namespace) does
  * so; the other ranks receive the list of its addresses. Environment read here:
@@ -27,11 +28,13 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/thread.h"
 #include "runtime/bootstrap/carrier.h"
 #include "runtime/contract/card.h"
+#include "runtime/contract/waiting.h"
 
 #define GRACE_MS 100u  /* for a channel that keeps deadlines to return by itself */
 #define PROBE_MS 1000u /* to find the missing rank */
@@ -62,6 +65,7 @@ struct attempt {
     struct carrier *ch;
     /* of a probe: the number of consecutive ranks that have put; relaxed */
     _Atomic uint32_t n_here;
+    bool has_probe; /* the caller's */
 };
 
 static void attempt_unref(struct attempt *a)
@@ -292,12 +296,11 @@ static void *probe_main(void *arg)
     char text[CARD_MAX_BYTES + 1];
     uint32_t i = 0;
 
-    for (; i < a->c.place.size; i++) {
-        atomic_store_explicit(&a->n_here, i, memory_order_relaxed);
-        if (a->ch->ops->get(a->ch, i, text, sizeof(text), 0, NULL) != 0)
-            return NULL;
-    }
-    atomic_store_explicit(&a->n_here, i, memory_order_relaxed);
+    while (i < a->c.place.size
+           && a->ch->ops->get(a->ch, i, text, sizeof(text), 0, NULL) == 0)
+        atomic_store_explicit(&a->n_here, ++i, memory_order_relaxed);
+    mem_wipe(text, sizeof(text)); /* has the token */
+    attempt_unref(a);
     return NULL;
 }
 
@@ -335,10 +338,17 @@ static struct attempt *attempt_new(const struct contract *c,
     return a;
 }
 
-/* true: done; false: the deadline has passed. */
-static bool wait_for(struct attempt *a)
+static bool attempt_is_done(struct attempt *a)
 {
-    const uint64_t end_ns = a->deadline_ns + GRACE_MS * NS_PER_MS;
+    (void)pthread_mutex_lock(&a->lock);
+    bool is_done = a->is_done;
+    (void)pthread_mutex_unlock(&a->lock);
+    return is_done;
+}
+
+/* true: done; false: the time has come. */
+static bool wait_until(struct attempt *a, uint64_t end_ns)
+{
     const struct timespec until = clock_timespec(end_ns);
     bool is_done;
     int rc = 0;
@@ -351,25 +361,68 @@ static bool wait_for(struct attempt *a)
     return is_done;
 }
 
-/* The first rank that has not put, or the size where that is unknown: only PMIx answers
- * before the fence is complete. The attempt is never freed: its own thread and the
- * probe's may be blocked in the channel. */
+/* The first rank that has not put, or the size where that is unknown: of more than two
+ * ranks only PMIx reports them before the fence is complete. The probe has PROBE_MS for that; its thread remains in
+ * the channel, at the first missing rank, and ends when all ranks have put. */
 static uint32_t first_missing(struct attempt *a)
 {
     const uint64_t end_ns = clock_now_ns() + PROBE_MS * NS_PER_MS;
     const uint32_t size = a->c.place.size;
 
+    if (size == 2)
+        return 1 - a->c.place.rank;
     if (a->c.channel != CHANNEL_PMIX)
         return size;
-    (void)pthread_mutex_lock(&a->lock);
-    a->n_refs++;
-    (void)pthread_mutex_unlock(&a->lock);
-    if (attempt_start_thread(a, probe_main) != 0)
-        return size;
-    while (clock_now_ns() < end_ns
+    if (!a->has_probe) {
+        (void)pthread_mutex_lock(&a->lock);
+        a->n_refs++;
+        (void)pthread_mutex_unlock(&a->lock);
+        a->has_probe = attempt_start_thread(a, probe_main) == 0;
+        if (!a->has_probe) {
+            attempt_unref(a);
+            return size;
+        }
+    }
+    while (clock_now_ns() < end_ns && !attempt_is_done(a)
            && atomic_load_explicit(&a->n_here, memory_order_relaxed) < size)
         (void)poll(NULL, 0, 10); /* a signal: check earlier */
     return atomic_load_explicit(&a->n_here, memory_order_relaxed);
+}
+
+static void log_waiting(struct attempt *a, uint64_t waited_ns)
+{
+    const struct place *p = &a->c.place;
+    uint32_t missing;
+    char text[80];
+
+    /* acquire: the channel's rank and size are set then, as is ch */
+    if (atomic_load_explicit(&a->stage, memory_order_acquire) != STAGE_WAITING
+        || !waiting_is_writer(p->rank, p->size, p->size))
+        return;
+    missing = first_missing(a);
+    if (missing == p->size && a->has_probe) /* all have put, the fence ends soon */
+        return;
+    if (attempt_is_done(a) || !waiting_is_writer(p->rank, p->size, missing))
+        return;
+    waiting_text(p->size, missing, text, sizeof(text));
+    log_event(LOG_WARN, text, "waited_s=%llu limit=HOROVOD_START_TIMEOUT",
+              (unsigned long long)(waited_ns / NS_PER_S));
+}
+
+/* true: done; false: the deadline has passed. */
+static bool wait_for(struct attempt *a, uint64_t since_ns)
+{
+    const uint64_t end_ns = a->deadline_ns + GRACE_MS * NS_PER_MS;
+
+    for (;;) {
+        uint64_t line_ns = waiting_next_ns(since_ns, clock_now_ns());
+
+        if (wait_until(a, earlier_ns(end_ns, line_ns)))
+            return true;
+        if (end_ns <= line_ns)
+            return false;
+        log_waiting(a, clock_now_ns() - since_ns);
+    }
 }
 
 static int too_late(struct attempt *a, uint64_t start_ns, struct err *err)
@@ -421,7 +474,7 @@ int bootstrap_meet(struct contract *c,
         attempt_unref(a);
         return err_errno(err, -rc, "cannot start a thread");
     }
-    bool is_done = wait_for(a);
+    bool is_done = wait_for(a, start_ns);
     rc = is_done ? a->rc : -ETIMEDOUT;
     if (rc == 0) {
         *c = a->c;

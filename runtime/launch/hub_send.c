@@ -72,6 +72,7 @@ int hub_start_rendezvous(struct hub *h, struct err *err)
         fd_close(&fd);
         return rc;
     }
+    rdv_server_report_waiting(h->server, rdv_log_waiting);
     /* a port that was free just now, for scripts that also use torch.distributed */
     if (tcp_listen("0.0.0.0", 0, &fd, &h->master_port, NULL) == 0)
         fd_close(&fd);

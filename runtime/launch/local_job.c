@@ -107,6 +107,8 @@ static int local_job_start_server(struct local_job *l, struct err *err)
     rc = rdv_server_start(fd, &id, l->c->hosts->np, &l->server, err);
     if (rc < 0)
         fd_close(&fd);
+    else
+        rdv_server_report_waiting(l->server, rdv_log_waiting);
     return rc;
 }
 

@@ -130,6 +130,7 @@ static int remote_start(struct remote *r, struct err *err)
         fd_close(&fd);
         return rc;
     }
+    rdv_server_report_waiting(r->server, rdv_log_waiting);
     for (uint32_t h = 0; h < r->job->hosts->n; h++) {
         CLEANUP(strbuf_release) struct strbuf b = {0};
         struct errand_start s = {.rdv_port = r->rdv_port,

@@ -27,6 +27,13 @@ int rdv_server_start(int listen_fd,
                      struct err *err);
 /* The number of distinct members that have joined round 0 so far; any thread. */
 uint32_t rdv_server_joined(const struct rdv_server *s);
+/* From now on the server's thread calls report while members wait for others, after
+ * 10 s and then once a minute: one call for a world, whatever its size. text: "waiting
+ * for rank 1 of 2", with all ranks that are missing; valid during the call. */
+typedef void (*rdv_report_fn)(const char *text, uint64_t waited_s);
+void rdv_server_report_waiting(struct rdv_server *s, rdv_report_fn report);
+/* A report function that logs text as a warning. */
+void rdv_log_waiting(const char *text, uint64_t waited_s);
 /* Fails the current and all later rounds: every waiting member receives this cause as
  * its error. For a launcher that saw a rank exit before the world was formed. Any
  * thread. */
@@ -65,7 +72,7 @@ int rdv_client_connect_part(const char *host,
 /* One round: sends blob (n <= RDV_MAX_BLOB_BYTES), receives all blobs in rank order.
  * ret_blobs is an array of size pointers into one allocation, ret_sizes the lengths;
  * free *ret_blobs with mem_free (one call frees both arrays and all blobs). -ETIMEDOUT
- * with "waited 30 s for ranks 1, 3, 5 (of 8)", the server's list of missing ranks;
+ * with "waited 600 s for ranks 1, 3, 5 of 8", the server's list of missing ranks;
  * -ECANCELED with the cause given to rdv_server_fail. */
 int rdv_client_exchange(struct rdv_client *c,
                         const void *blob,

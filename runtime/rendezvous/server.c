@@ -13,7 +13,8 @@
  * in rank 0 completes its last round even when rank 0 stops at once.
  *
  * Threads: `lock` guards is_stopping and cause; n_seen is atomic (relaxed: a count that
- * is only displayed); everything else belongs to the thread once it runs. */
+ * is only displayed), and so is report (relaxed: a pointer to a function, which is
+ * constant); everything else belongs to the thread once it runs. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -25,6 +26,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/thread.h"
 #include "runtime/rendezvous/conn.h"
@@ -47,6 +49,7 @@ struct rdv_server {
     char *cause;
     /* any thread */
     _Atomic uint32_t n_seen;
+    _Atomic(rdv_report_fn) report; /* NULL: none */
     /* owned by the thread */
     struct rdv_world world; /* of all ranks; parts are linked behind it: parts.h */
     struct acceptor acceptor;
@@ -231,6 +234,19 @@ static void server_reap(struct rdv_server *s)
     }
 }
 
+/* Reports the missing ranks of a world if that is due; returns when it is due next. */
+static uint64_t report_world(struct rdv_world *w, uint64_t now_ns, rdv_report_fn report)
+{
+    char who[400], text[RDV_MAX_TEXT_BYTES];
+
+    if (rdv_world_needs_line(w, now_ns)) {
+        rdv_world_missing(w, who, sizeof(who));
+        (void)snprintf(text, sizeof(text), "waiting for %.380s", who); /* cut at end */
+        report(text, (now_ns - w->since_ns) / NS_PER_S);
+    }
+    return w->n_put > 0 ? w->line_ns : UINT64_MAX;
+}
+
 /* Refuses members whose deadline has passed; returns the next deadline, at most
  * `next`. */
 static uint64_t expire_world(struct rdv_world *w, uint64_t now_ns, uint64_t next)
@@ -267,8 +283,12 @@ static uint64_t server_expire(struct rdv_server *s, uint64_t now_ns)
         else if (c->deadline_ns < next)
             next = c->deadline_ns;
     }
-    for (struct rdv_world *w = &s->world; w; w = w->next)
+    rdv_report_fn report = atomic_load_explicit(&s->report, memory_order_relaxed);
+    for (struct rdv_world *w = &s->world; w; w = w->next) {
         next = expire_world(w, now_ns, next);
+        if (report)
+            next = earlier_ns(next, report_world(w, now_ns, report));
+    }
     return next;
 }
 
@@ -446,6 +466,18 @@ int rdv_server_start(int listen_fd,
 uint32_t rdv_server_joined(const struct rdv_server *s)
 {
     return atomic_load_explicit(&s->n_seen, memory_order_relaxed);
+}
+
+void rdv_server_report_waiting(struct rdv_server *s, rdv_report_fn report)
+{
+    /* The thread reads it at its next turn: the first report is due 10 s after a PUT. */
+    atomic_store_explicit(&s->report, report, memory_order_relaxed);
+}
+
+void rdv_log_waiting(const char *text, uint64_t waited_s)
+{
+    log_event(LOG_WARN, text, "waited_s=%llu limit=HOROVOD_START_TIMEOUT",
+              (unsigned long long)waited_s);
 }
 
 static void server_wake(struct rdv_server *s)

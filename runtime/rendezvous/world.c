@@ -15,6 +15,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
+#include "runtime/contract/waiting.h"
 #include "runtime/rendezvous/ranks.h"
 #include "runtime/wire/bytes.h"
 
@@ -149,9 +150,20 @@ int rdv_world_put(struct rdv_world *w,
     m->deadline_ns = put->wait_ms == RDV_WAIT_FOREVER
                          ? UINT64_MAX
                          : now_ns + put->wait_ms * NS_PER_MS;
-    w->n_put++;
+    if (w->n_put++ == 0) {
+        w->since_ns = now_ns;
+        w->line_ns = waiting_next_ns(now_ns, now_ns);
+    }
     w->n_bytes += put->n;
     return 0;
+}
+
+bool rdv_world_needs_line(struct rdv_world *w, uint64_t now_ns)
+{
+    if (w->n_put == 0 || now_ns < w->line_ns)
+        return false;
+    w->line_ns = waiting_next_ns(w->since_ns, now_ns);
+    return true;
 }
 
 bool rdv_world_is_full(const struct rdv_world *w)
@@ -266,7 +278,7 @@ void rdv_world_missing(const struct rdv_world *w, char *ret, size_t size_bytes)
     else
         (void)snprintf(of, sizeof(of), "%u", w->size);
     int k =
-        snprintf(ret, size_bytes, "rank%s %s (of %s)", n_any == 1 ? "" : "s", any, of);
+        snprintf(ret, size_bytes, "rank%s %s of %s", n_any == 1 ? "" : "s", any, of);
     n = k < 0 || (size_t)k >= size_bytes ? size_bytes - 1 : (size_t)k;
 
     if (world_list_missing(w, MISSING_LOST, part, sizeof(part))) {

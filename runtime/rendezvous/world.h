@@ -30,6 +30,9 @@ struct rdv_world {
     struct rdv_member *v;
     uint32_t size, round, n_put, n_seen;
     uint64_t n_bytes; /* sum of the blobs of this round */
+    /* while n_put > 0: the time of the first blob, and of the next line about ranks that
+     * are missing */
+    uint64_t since_ns, line_ns;
 };
 
 int rdv_world_init(struct rdv_world *w, uint32_t size, struct err *err);
@@ -55,8 +58,11 @@ bool rdv_world_is_full(const struct rdv_world *w);
 /* The ALL payload of the full round; starts the next round. NULL: out of memory,
  * nothing changed. */
 struct rdv_msg *rdv_world_finish(struct rdv_world *w);
-/* "ranks 1, 3-5 (of 8)", of a part "(of [0, 1, 3-5])", and, where useful, which of them
+/* "ranks 1, 3-5 of 8", of a part "of [0, 1, 3-5]", and, where useful, which of them
  * were lost or are late. */
 void rdv_world_missing(const struct rdv_world *w, char *ret, size_t size_bytes);
+/* true: a line that names the missing ranks is due now (contract/waiting.h); the next
+ * one is due at line_ns. */
+bool rdv_world_needs_line(struct rdv_world *w, uint64_t now_ns);
 
 #endif

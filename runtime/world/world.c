@@ -26,6 +26,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
+#include "runtime/contract/waiting.h"
 #include "runtime/wire/bytes.h"
 
 /* A program with a backend of its own defines it (backend/README.md). */
@@ -88,6 +89,8 @@ world_serve_rendezvous(const struct world *w, struct kept_state *m, struct err *
     rc = rdv_server_start(fd, &id, w->job.size, &m->server, err);
     if (rc < 0)
         fd_close(&fd);
+    else
+        rdv_server_report_waiting(m->server, rdv_log_waiting);
     return rc;
 }
 
@@ -317,6 +320,36 @@ static int world_connect_all(struct forming *f, struct err *err)
     return rc;
 }
 
+/* Rank 0's server names the ranks that are missing. While rank 0 itself is missing, its
+ * peers log that. */
+static int
+world_reach_rendezvous(struct forming *f, const struct auth_id *id, struct err *err)
+{
+    const struct world *w = f->w;
+    const struct contract *c = &w->contract;
+    const uint64_t since_ns = clock_now_ns();
+    const bool is_writer =
+        c->rank0_serves && waiting_is_writer(w->job.rank, w->job.size, 0);
+
+    for (;;) {
+        uint64_t until_ns = f->deadline_ns, now_ns;
+        char text[80];
+        int rc;
+
+        if (is_writer)
+            until_ns = earlier_ns(until_ns, waiting_next_ns(since_ns, clock_now_ns()));
+        rc = rdv_client_connect_part(c->rdv_host, c->rdv_port, id, w->job.rank,
+                                     w->job.size, w->part.ranks, w->part.n, until_ns,
+                                     &f->rdv, err);
+        now_ns = clock_now_ns();
+        if ((rc != -ETIMEDOUT && rc != -EPIPE) || now_ns < until_ns
+            || now_ns >= f->deadline_ns)
+            return rc;
+        waiting_text(w->job.size, 0, text, sizeof(text));
+        rdv_log_waiting(text, (now_ns - since_ns) / NS_PER_S);
+    }
+}
+
 static int
 world_join_rendezvous(struct forming *f, struct kept_state *kept, struct err *err)
 {
@@ -328,9 +361,7 @@ world_join_rendezvous(struct forming *f, struct kept_state *kept, struct err *er
 
     if (!n_rounds)
         return err_set(err, -ENOMEM, "out of memory");
-    rc =
-        rdv_client_connect_part(c->rdv_host, c->rdv_port, &id, w->job.rank, w->job.size,
-                                w->part.ranks, w->part.n, f->deadline_ns, &f->rdv, err);
+    rc = world_reach_rendezvous(f, &id, err);
     if (rc == -ETIMEDOUT && w->part.ranks && c->rank0_serves)
         return err_prefix(err,
                           "rank 0 of the job, which serves the rendezvous for ranks of "

@@ -276,7 +276,7 @@ shows "a fault in a rank: its signal is srun's code" fault 139 'task 1: Segmenta
 shows "an uncaught exception: srun's code is that of a consequence, its lines have the first" raise 6 \
     'task 1: Exited with exit code 1'
 dies 'a rank exits before hvd.init: the other ranks name the rank they waited for' before --hvd=timeout=30 \
-    'for rank 1 (of 4)' 'task 1: Exited with exit code 3'
+    'for rank 1 of 4' 'task 1: Exited with exit code 3'
 : >"$RUN/etc/plugstack.conf"
 PYTHONPATH=$RUN/stage/python trains 'bare srun without the plugin trains too'
 

@@ -303,7 +303,7 @@ UNIT_TEST(each_failure_has_its_message)
         {"has no store", "returns no key-value space", -EPROTO, 2, "cmd=get_my_kvsname",
          "cmd=my_kvsname\n", -1},
         {"a rank does not come",
-         "for all 2 ranks of mpiexec to meet by its PMI: some rank has", -ETIMEDOUT, 4,
+         "for all 2 ranks of mpiexec to meet by its PMI: rank 0 has", -ETIMEDOUT, 4,
          "cmd=barrier_in", "", 0},
         {"another version", "the card of rank 0 is invalid", -EPROTO, 5, "cmd=get",
          "cmd=get_result rc=0 value=hvd9;x\n", 0},

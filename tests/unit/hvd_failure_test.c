@@ -478,7 +478,7 @@ WORLD_TEST(a_rank_that_never_comes_is_named, 3)
         return;
     c.start_timeout_ms =
         rank == 0 ? 5000 : 20000; /* rank 0 gives up, and rank 2 receives it */
-    CHECK_FAILS(hvd_init(&c), HVD_TIMEOUT, "1 (of 3)");
+    CHECK_FAILS(hvd_init(&c), HVD_TIMEOUT, "1 of 3");
     CHECK(hvd_is_initialized() == 0, "initialized");
 }
 

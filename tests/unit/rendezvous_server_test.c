@@ -262,7 +262,7 @@ UNIT_TEST(a_timeout_names_the_missing_ranks)
     assert_null(blobs);
     assert_int_equal(sscanf(err.text, "waited %lf s", &waited_s), 1);
     assert_true(waited_s > 0 && waited_s <= SHORT_MS / 1000.0);
-    assert_non_null(strstr(err.text, " s for ranks 1-7 (of 8)"));
+    assert_non_null(strstr(err.text, " s for ranks 1-7 of 8"));
     assert_non_null(strstr(err.text, "; had connected and was lost: 6"));
     assert_non_null(strstr(err.text, "; connected but late: 2, 4, 7"));
 

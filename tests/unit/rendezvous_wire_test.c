@@ -73,11 +73,36 @@ UNIT_TEST(many_missing_are_counted_not_listed)
     rdv_world_missing(&w, text, sizeof(text));
     assert_string_equal(text,
                         "ranks 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, "
-                        "29, 31 and 484 more (of 1000)");
+                        "29, 31 and 484 more of 1000");
     rdv_world_release(&w);
     assert_int_equal(rdv_world_init(&w, 3, NULL), 0);
     rdv_world_missing(&w, text, sizeof(text));
-    assert_string_equal(text, "ranks 0-2 (of 3)");
+    assert_string_equal(text, "ranks 0-2 of 3");
+}
+
+UNIT_TEST(a_waiting_world_needs_a_line_after_10_s_and_then_every_minute)
+{
+    static const struct {
+        uint64_t at_s;
+        bool needs_line;
+    } t[] = {{100, false}, {109, false}, {110, true}, {110, false}, {169, false},
+             {171, true},  {172, false}, {230, true}, {600, true},  {601, false}};
+    const struct rdv_put put = {0, RDV_WAIT_FOREVER, NULL, 0};
+    CLEANUP(rdv_world_release) struct rdv_world w;
+    void *old;
+
+    assert_int_equal(rdv_world_init(&w, 2, NULL), 0);
+    assert_false(rdv_world_needs_line(&w, 1000 * NS_PER_S)); /* nobody waits */
+    assert_int_equal(rdv_world_join(&w, 0, 2, &w, &old, NULL), 0);
+    assert_int_equal(rdv_world_put(&w, 0, &put, 100 * NS_PER_S, NULL), 0);
+    for (size_t i = 0; i < ARRAY_LEN(t); i++)
+        assert_int_equal(rdv_world_needs_line(&w, t[i].at_s * NS_PER_S),
+                         t[i].needs_line);
+    rdv_world_withdraw(&w, 0); /* another wait */
+    assert_false(rdv_world_needs_line(&w, 700 * NS_PER_S));
+    assert_int_equal(rdv_world_put(&w, 0, &put, 700 * NS_PER_S, NULL), 0);
+    assert_false(rdv_world_needs_line(&w, 709 * NS_PER_S));
+    assert_true(rdv_world_needs_line(&w, 710 * NS_PER_S));
 }
 
 UNIT_TEST(a_refusal_has_no_control_characters)
@@ -181,7 +206,7 @@ UNIT_TEST(a_member_that_breaks_the_protocol_is_dropped)
         rdv_client_connect("127.0.0.1", port, &id, 1, 2, in_ms(10000), &c, &e), 0);
     assert_int_equal(rdv_client_exchange(c, "y", 1, in_ms(50), &blobs, &sizes, &e),
                      -ETIMEDOUT);
-    assert_non_null(strstr(e.text, "for rank 0 (of 2); had connected and was lost: 0"));
+    assert_non_null(strstr(e.text, "for rank 0 of 2; had connected and was lost: 0"));
     rdv_client_close(c);
     rdv_server_stop(s);
 }
