@@ -20,8 +20,8 @@
 
 #define KNOBS(X)                                                                              \
     /* starting and losing ranks */                                                           \
-    X(HOROVOD_START_TIMEOUT, SECONDS, HONOURED, "30", 1, KNOB_DAY_MS, "",                     \
-      "limit on the time until all ranks are connected", "")                                  \
+    X(HOROVOD_START_TIMEOUT, SECONDS, HONOURED, "600", 1, KNOB_DAY_MS, "",                    \
+      "limit on the time until all ranks are connected, under every launcher", "")            \
     X(HVD_PEER_TIMEOUT, SECONDS, HONOURED, "30", 500, KNOB_DAY_MS, "",                        \
       "a rank that sends nothing for this long is lost", "")                                  \
     X(HOROVOD_GLOO_TIMEOUT_SECONDS, SECONDS, HONOURED, "", 500, KNOB_DAY_MS, "",              \

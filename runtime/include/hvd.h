@@ -96,7 +96,7 @@ enum hvd_op {
  * defaults. */
 struct hvd_config {
     size_t size_bytes;
-    /* 0: HOROVOD_START_TIMEOUT, which defaults to 30 s. At most one day. */
+    /* 0: HOROVOD_START_TIMEOUT, which defaults to 600 s. At most one day. */
     uint64_t start_timeout_ms;
     /* Process sets to create during init, the same on all ranks. set_sizes[i] is the
      * number of ranks of set i; set_ranks holds the ranks of all sets, one set after

@@ -136,7 +136,6 @@ static int local_ranks_build_environment(const struct local_ranks *l,
     environment_inherit(env, l->c.env);
     environment_runtime(env, l->c.dir);
     environment_default(env, "PYTHONUNBUFFERED", "1");
-    environment_default(env, "HOROVOD_START_TIMEOUT", LOCAL_RANKS_START_TIMEOUT_S);
     if (l->c.placement && *l->c.placement->threads)
         environment_default(env, "OMP_NUM_THREADS", l->c.placement->threads);
     if (l->c.stats_dir)

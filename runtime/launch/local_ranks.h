@@ -47,12 +47,6 @@ struct local_ranks_config {
     void (*on_reaped)(void *arg, pid_t pid); /* a child of the caller; NULL: none */
     void *on_reaped_arg;
 };
-/* HOROVOD_START_TIMEOUT of the ranks unless the user sets it. The runtime's own default
- * of 30 s is for ranks without a launcher. This launcher detects the exit of a rank and
- * reports it to the other ranks, so they can wait longer, for example for a rank that
- * imports its framework from a cold disk. */
-#define LOCAL_RANKS_START_TIMEOUT_S "600"
-
 enum local_ranks_event_kind {
     LOCAL_RANK_OK,     /* a rank exited with 0 */
     LOCAL_RANK_FAILED, /* report is filled in */

@@ -24,7 +24,7 @@ struct gpu_settings {
 };
 
 struct settings {
-    uint64_t start_timeout_ns; /* HOROVOD_START_TIMEOUT, 30 s */
+    uint64_t start_timeout_ns; /* HOROVOD_START_TIMEOUT, 600 s */
     uint64_t peer_timeout_ns;  /* HVD_PEER_TIMEOUT, 30 s */
     /* Rank 0's values are used, because all ranks must decide the same. */
     uint32_t control_fanout; /* HVD_CONTROL_FANOUT, 8 */

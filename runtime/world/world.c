@@ -414,6 +414,29 @@ static int world_form_ranks(struct forming *f, struct kept_state *kept, struct e
     return rc < 0 ? rc : coordinator_start(w->co, err);
 }
 
+/* Adds to the error of a start that took too long what its limit was. */
+static void world_explain_limit(const struct world *w,
+                                const struct world_config *config,
+                                int rc,
+                                struct err *err)
+{
+    const uint64_t ns = config->start_timeout_ns;
+    const size_t n = strlen(err->text), left = sizeof(err->text) - n;
+
+    if (rc != -ETIMEDOUT || w->start_deadline_ns == 0
+        || clock_now_ns() < w->start_deadline_ns)
+        return;
+    if (ns > 0)
+        (void)snprintf(err->text + n, left,
+                       " (the start timeout that the program has set is %g s: raise it "
+                       "to wait longer)",
+                       (double)ns / 1e9);
+    else
+        (void)snprintf(err->text + n, left,
+                       " (HOROVOD_START_TIMEOUT is %g s: raise it to wait longer)",
+                       (double)w->settings.start_timeout_ns / 1e9);
+}
+
 int world_form(const struct world_config *config,
                struct kept_state *kept,
                struct world **ret,
@@ -442,6 +465,7 @@ int world_form(const struct world_config *config,
     }
     w->forming = NULL;
     if (rc < 0) {
+        world_explain_limit(w, config, rc, err);
         world_free(w);
         return rc;
     }

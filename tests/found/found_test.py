@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 
 from jobs import (
+    DEADLINE_S,
     MPICH,
     MPIRUN,
     PYTHON,
@@ -21,6 +23,7 @@ from jobs import (
     WEAK,
     has_torch,
     intel,
+    late,
     meets,
     mpiexec_on,
     mpirun_on,
@@ -29,13 +32,14 @@ from jobs import (
     openmpi,
     python_path,
     ranks,
+    release,
     run,
     two_hosts,
     two_hosts_in_turn,
     two_hosts_up,
 )
-from launched import HOROVODRUN
-from tap import Skip, has, run_all, same
+from launched import HOROVODRUN, ROOT
+from tap import Skip, has, run_all, same, wait_until
 
 # --- one host ---------------------------------------------------------------------------------------
 
@@ -272,7 +276,42 @@ def test_a_rank_that_does_not_come(folder):
         script = f"{RANK} late=1 hvd; rc=$?; : >{folder}/end; exit $rc"
         program = run(folder, [*argv, "3", "sh", "-c", script], code=None, **env)
         has(program.err, f"waited 2 s for all {by}: {missing} has not called hvd.init() or has failed")
+        has(program.err, "has failed (HOROVOD_START_TIMEOUT is 2 s: raise it to wait longer)")
         os.unlink(f"{folder}/end")
+
+
+def guide_lines():
+    """The command of GUIDE.md's "Start timeouts" without its program, and the line that it shows."""
+    with open(f"{ROOT}/runtime/python/GUIDE.md", encoding="utf-8") as f:
+        text = f.read().split("\n## Start timeouts\n")[1].split("\n## ")[0]
+    command, line = re.findall(r"^    (.*)$", text, re.M)
+    variable, program, *words = shlex.split(command.removesuffix(" python train.py"))
+    same(program, "mpirun")
+    has(line, " waited_s=10 limit=HOROVOD_START_TIMEOUT")
+    return ["env", variable, *openmpi(*words)], line.split(" waited_s=")[0]
+
+
+def test_ranks_that_wait_say_so_under_every_launcher(folder):
+    """Not once for each rank. With rank 0, or if that is missing, with a few of its peers."""
+    guided, line = guide_lines()
+    jobs = {
+        ("guide", 1): (guided, line, 1),
+        ("openmpi", 2): (openmpi("-np", "3"), "waiting for rank 2 of 3 (the first that is missing)", 1),
+        ("openmpi", 0): (openmpi("-np", "4"), "waiting for rank 0 of 4 (the first that is missing)", 2),
+        ("mpiexec", 1): ([need(MPICH), "-n", "2"], "waiting for rank 1 of 2", 1),
+        ("horovod", 1): ([HOROVODRUN, "-np", "4"], "waiting for rank 1 of 4", 1),
+    }
+    programs = {
+        (by, rank): late(folder, f"{by}{rank}", argv, rank) for (by, rank), (argv, _, _) in jobs.items()
+    }
+    for key, (_, text, n) in jobs.items():
+        wait_until(text, lambda p=programs[key], text=text, n=n: p.err.count(text) >= n, DEADLINE_S)
+        release(folder, programs[key].name)
+    for key, (_, text, n) in jobs.items():
+        program = programs[key]
+        same(program.end(DEADLINE_S), 0, program.err)
+        same(len(re.findall(f"{re.escape(text)} waited_s=1[0-9] limit=H", program.err)), n, program.err)
+        same(program.err.count("waiting for "), n, program.err)
 
 
 # --- contradictions -------------------------------------------------------------------------------

@@ -58,6 +58,20 @@ def one_host(size, by):
     return [line(r, size, r, size, 0, 1, by) for r in range(size)]
 
 
+def late(folder, name, argv, rank, *words, **env):
+    """Starts RANK, or the words, on all ranks; that rank waits until release(folder, name)."""
+    variables = "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$RANK}}"
+    script = (
+        f'[ "{variables}" = {rank} ] && while [ ! -e {folder}/{name}.go ]; do sleep 0.05; done; '
+        f"exec {shlex.join(words or [RANK])}"
+    )
+    return Program([*argv, "sh", "-c", script], environment(TMPDIR=folder, **env), folder, name)
+
+
+def release(folder, name):
+    open(f"{folder}/{name}.go", "wb").close()
+
+
 def two_hosts(by):
     """Two ranks on each of two hosts."""
     return [line(r, 4, r % 2, 2, r // 2, 2, by) for r in range(4)]

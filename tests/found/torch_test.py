@@ -17,20 +17,23 @@ from jobs import (
     RANK,
     cached,
     free_port,
+    late,
     meets,
     one_host,
     openmpi,
     python_path,
     ranks,
+    release,
     run,
     torch,
     two_hosts,
     two_hosts_up,
 )
 from launched import ROOT, environment
-from tap import Program, Skip, run_all, same
+from tap import Program, Skip, run_all, same, wait_until
 
-TWO_ALONE = ("--standalone", "--nproc_per_node", "2", "--no_python")
+ALONE = ("--standalone", "--no_python", "--nproc_per_node")
+TWO_ALONE = (*ALONE, "2")
 
 
 def test_torchrun(folder):
@@ -53,6 +56,21 @@ def test_torchrun_starts_its_ranks_again(folder):
     script = f'[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] && exec {RANK} hvd fail=1:7; exec {RANK}'
     program = run(folder, torch("--max_restarts", "1", *TWO_ALONE, "sh", "-c", script))
     same(ranks(program), sorted(one_host(2, "torchrun") * 2))
+
+
+def test_ranks_of_torchrun_say_that_rank_0_is_missing(folder):
+    """Rank 0 has the rendezvous: its peers cannot ask it. Later it names them."""
+    zero = late(folder, "zero", torch(*ALONE, "4"), 0)
+    wait_until("rank 0 is missing", lambda: zero.err.count("waiting for rank 0 of 4") == 2, DEADLINE_S)
+    release(folder, "zero")
+    same(zero.end(DEADLINE_S), 0, zero.err)
+    same(ranks(zero), one_host(4, "torchrun"))
+    three = late(folder, "three", torch(*ALONE, "4"), 3)
+    text = "rank 0]: waiting for rank 3 of 4 waited_s=10 "
+    wait_until("rank 3 is missing", lambda: text in three.err, DEADLINE_S)
+    release(folder, "three")
+    same(three.end(DEADLINE_S), 0, three.err)
+    same(three.err.count("waiting for"), 1, three.err)
 
 
 PYTHON_RANK = os.path.join(ROOT, "tests/found/torch_rank.py")

@@ -73,7 +73,6 @@ def test_ranks_get_the_whole_contract(folder):
         "LOCAL_WORLD_SIZE": 3,
         "MASTER_ADDR": "127.0.0.1",
         "HVD_GENERATION": 0,
-        "HOROVOD_START_TIMEOUT": 600,
         "PYTHONUNBUFFERED": 1,
     }
     for rank in range(3):

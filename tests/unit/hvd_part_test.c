@@ -133,7 +133,9 @@ WORLD_TEST(who_is_missing_has_its_rank_in_the_job, 3)
 
     if (rank != 0)
         return;
-    CHECK_FAILS(hvd_init(&c), HVD_TIMEOUT, "for rank 2 of [0, 2]");
+    CHECK_FAILS(
+        hvd_init(&c), HVD_TIMEOUT,
+        "for rank 2 of [0, 2] (the start timeout that the program has set is 3 s");
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -28,7 +28,7 @@ UNIT_TEST(defaults_are_the_table_s)
 {
     struct settings s = read_all("");
 
-    assert_int_equal(s.start_timeout_ns, 30 * NS_PER_S);
+    assert_int_equal(s.start_timeout_ns, 600 * NS_PER_S);
     assert_int_equal(s.peer_timeout_ns, 30 * NS_PER_S);
     assert_int_equal(s.fusion_bytes, 128u << 20);
     assert_int_equal(s.cache_capacity, 1024);

@@ -405,6 +405,6 @@ def as_collective_errors(func):
 def reset_world():
     """Leaves the world and forms a new one with the other ranks, within HOROVOD_ELASTIC_TIMEOUT.
 
-    That is longer than a start may take, because the other ranks arrive when their current step has failed.
+    The other ranks arrive when their current step has failed.
     """
     basics.start_again(_timeout_ms())
