@@ -70,6 +70,19 @@ class Backend(JobTest):
         self.assertIn("torch says rank 0 of 1", said[0])
         self.assertRegex(said[0], "the runtime is rank [01] of 2: .*launcher")
 
+    def test_the_timeout_is_that_of_the_start(self):
+        place = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+        place |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        with tempfile.TemporaryDirectory() as directory:
+            store = os.path.join(directory, "store")
+            ended = command([self.python, RANKS / "pg_errors.py", "alone"], STORE=store, **place)
+        said = [line for line in ended.out.splitlines() if line.startswith("said ")]
+        self.assertEqual(len(said), 2, ended)
+        for line in said:
+            self.assertRegex(
+                line, r"waited 1\.\d+ s for rank 1 of 2 \(the start timeout .* is 1\.5 s: raise it"
+            )
+
     # --- starting ------------------------------------------------------------------------------------
 
     def check_works(self, *ends):

@@ -55,13 +55,18 @@ def init(comm=None, process_sets=None):
 
     Signal handlers run while it waits. An exception in a handler (Ctrl-C) or shutdown() ends the wait.
     """
+    init_within(0, comm, process_sets)
+
+
+def init_within(timeout_ms, comm=None, process_sets=None):
+    """init() with its own start timeout; 0: HOROVOD_START_TIMEOUT."""
     global _ranks_of_init
     is_mpi = _mpi.is_comm(comm)
     ranks = _mpi.ranks_of(comm) if is_mpi else _sets.ranks_from(comm)
     sets = _sets.check_sets(process_sets)
     was_there = _native.is_initialized()
     try:
-        _join_world(0, ranks, tuple(tuple(s.ranks) for s in sets))
+        _join_world(timeout_ms, ranks, tuple(tuple(s.ranks) for s in sets))
     except (HorovodInternalError, ValueError) as e:
         raise type(e)(_sets.of_init(str(e))) from None
     if is_mpi:

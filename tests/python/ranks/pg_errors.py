@@ -69,6 +69,16 @@ def other_world():
         print(f"said {e}", flush=True)
 
 
+def alone():
+    """Rank 0 of two, of which the other never starts: the group's timeout is the start timeout."""
+    store = dist.FileStore(os.environ["STORE"], 2)
+    for how in ({"store": store, "rank": 0, "world_size": 2}, {"init_method": "hvd://"}):
+        try:
+            dist.init_process_group("hvd", timeout=timedelta(seconds=1.5), **how)
+        except RuntimeError as e:
+            print(f"said {e}", flush=True)
+
+
 def works():
     dist.init_process_group("hvd")
     x = torch.ones(1)

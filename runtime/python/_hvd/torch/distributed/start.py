@@ -3,6 +3,7 @@
 
 init_process_group("hvd") starts the runtime, which finds its place itself (horovodrun, torchrun, mpirun,
 srun, alone), or uses the world of hvd.init(); rank and size must equal torch's. torch's store is not used.
+The group's timeout is also the start timeout of a world that it forms.
 With init_method="hvd://", or without torch's variables (torch_backend.py), torch gets rank and size from
 the runtime and its store from rank 0's host.
 """
@@ -17,13 +18,22 @@ from _hvd import _native, basics
 from _hvd.objects import broadcast_object
 from _hvd.torch.distributed.group import HvdProcessGroup, set_of
 
+_DAY_MS = 86400000  # the longest start timeout of the runtime
+
+
+def _init(timeout):
+    """Joins the world within this timedelta; with torch's default, within HOROVOD_START_TIMEOUT."""
+    is_default = timeout == dist.distributed_c10d.default_pg_timeout
+    ms = 0 if is_default else min(max(1, round(timeout.total_seconds() * 1000)), _DAY_MS)
+    basics.init_within(ms)
+
 
 def create_group(options, _=None):
     """For register_backend(extended_api=True)."""
     ranks = list(options.global_ranks_in_group)
     timeout = options.timeout.total_seconds()
     if not ranks:
-        basics.init()
+        _init(options.timeout)
         _compare(options.group_rank, options.group_size)
         ranks = list(range(options.group_size))
     return HvdProcessGroup(options.group_rank, ranks, timeout, set_of(ranks))
@@ -68,6 +78,6 @@ def _store(timeout):
 
 def rendezvous(url, timeout=timedelta(minutes=30), **_):
     """For register_rendezvous_handler: yields (store, rank, size)."""
-    basics.init()
+    _init(timeout)
     yield _store(timeout), _native.rank(), _native.size()
     raise RuntimeError(f"{url}: ranks cannot meet again")
