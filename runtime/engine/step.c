@@ -102,6 +102,17 @@ static void step_fail(struct step *s, bool is_ours, const char *reason)
         control_suspect(s->e->control, reason);
 }
 
+/* The backend, or this rank before it posts, has failed. Memory that is out is this rank's
+ * own failure: no loss of another rank explains it, so nobody waits for one. */
+static void step_fail_act(struct step *s, int rc, bool is_ours, struct err *err)
+{
+    if (rc == -ENOMEM && !is_ours) {
+        (void)err_prefix(err, "rank %u", s->e->rank);
+        is_ours = true;
+    }
+    step_fail(s, is_ours, err->text);
+}
+
 /* --- communication --- */
 
 /* Everything but posting. *moved is set when something happened. */
@@ -253,7 +264,7 @@ static void step_do_act(struct step *s, const struct member_act *act)
         break;
     }
     if (rc < 0)
-        step_fail(s, is_ours, err.text);
+        step_fail_act(s, rc, is_ours, &err);
 }
 
 static bool step_may_offer(struct step *s)
@@ -272,7 +283,7 @@ static bool step_move_transfers(struct step *s, bool drains)
     err_init(&err);
     rc = drains ? transfers_drain(e, &err) : transfers_step(e, &err);
     if (rc < 0)
-        step_fail(s, false, err.text);
+        step_fail_act(s, rc, false, &err);
     return !e->has_failed;
 }
 
