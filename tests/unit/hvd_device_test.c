@@ -154,7 +154,7 @@ INIT_BODY(one_device_a_rank)
     CHECK_OK(hvd_allreduce_async(&e, HVD_SUM, 1, 1, 0, &h)); /* that of the rank */
     CHECK_OK(wait_release(h));
     CHECK(fake.device.config.init_timeout_ns
-              == 60 * NS_PER_S + (unsigned)size * 100 * NS_PER_MS,
+              == 600 * NS_PER_S + (unsigned)size * 100 * NS_PER_MS,
           "%llu", (unsigned long long)fake.device.config.init_timeout_ns);
     t.device = 1;
     CHECK_FAILS_AS(submit_refused(&t), HVD_INVALID_ARGUMENT,
