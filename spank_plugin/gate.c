@@ -107,7 +107,7 @@ int gate_open(int *listen_fd,
         return err_set(err, -ENOMEM, "out of memory");
     g->report = report;
     g->size = n_tasks + 1;
-    int rc = rdv_server_start(*listen_fd, &id, g->size, &g->server, err);
+    int rc = rdv_server_start(*listen_fd, &id, g->size, NULL, &g->server, err);
     if (rc)
         return rc;
     *listen_fd = -1;

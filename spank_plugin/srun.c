@@ -174,11 +174,10 @@ int srun_side_serve(struct srun_side *s, struct spank_handle *sp, struct err *er
     if (rc)
         return rc;
     struct auth_id id = {.token = &s->ticket.token, .job_id = job_id, .generation = 0};
-    rc = rdv_server_start(s->listen_fd, &id, size, &s->server, err);
+    rc = rdv_server_start(s->listen_fd, &id, size, print_waiting, &s->server, err);
     if (rc)
         return rc;
     s->listen_fd = -1;
-    rdv_server_report_waiting(s->server, print_waiting);
     rc =
         gate_open(&s->gate_fd, &s->ticket, job_id, size, print_sentence, &s->gate, err);
     if (rc)

@@ -362,8 +362,9 @@ static bool wait_until(struct attempt *a, uint64_t end_ns)
 }
 
 /* The first rank that has not put, or the size where that is unknown: of more than two
- * ranks only PMIx reports them before the fence is complete. The probe has PROBE_MS for that; its thread remains in
- * the channel, at the first missing rank, and ends when all ranks have put. */
+ * ranks only PMIx reports them before the fence is complete. The probe has PROBE_MS for
+ * that; its thread remains in the channel, at the first missing rank, and ends when all
+ * ranks have put. */
 static uint32_t first_missing(struct attempt *a)
 {
     const uint64_t end_ns = clock_now_ns() + PROBE_MS * NS_PER_MS;
@@ -405,7 +406,7 @@ static void log_waiting(struct attempt *a, uint64_t waited_ns)
     if (attempt_is_done(a) || !waiting_is_writer(p->rank, p->size, missing))
         return;
     waiting_text(p->size, missing, text, sizeof(text));
-    log_event(LOG_WARN, text, "waited_s=%llu limit=HOROVOD_START_TIMEOUT",
+    log_event(LOG_WARN, text, WAITING_DETAILS,
               (unsigned long long)(waited_ns / NS_PER_S));
 }
 

@@ -22,5 +22,8 @@ bool waiting_is_writer(uint32_t rank, uint32_t size, uint32_t first_missing);
 /* "waiting for rank 1 of 2", "waiting for rank 1 of 4 (the first that is missing)", or
  * for an unknown rank "waiting for some of 4 ranks". */
 void waiting_text(uint32_t size, uint32_t first_missing, char *ret, size_t size_bytes);
+/* Format of the details of such a line in the log. unsigned long long: the seconds so
+ * far. */
+#define WAITING_DETAILS "waited_s=%llu limit=HOROVOD_START_TIMEOUT"
 
 #endif

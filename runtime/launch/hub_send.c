@@ -67,12 +67,12 @@ int hub_start_rendezvous(struct hub *h, struct err *err)
     int fd = -1, rc = tcp_listen("::", 0, &fd, &h->rdv_port, NULL);
     if (rc < 0 && (rc = tcp_listen("0.0.0.0", 0, &fd, &h->rdv_port, err)) < 0)
         return rc;
-    rc = rdv_server_start(fd, &id, meet_ranks(&h->meet), &h->server, err);
+    rc = rdv_server_start(fd, &id, meet_ranks(&h->meet), rdv_log_waiting, &h->server,
+                          err);
     if (rc < 0) {
         fd_close(&fd);
         return rc;
     }
-    rdv_server_report_waiting(h->server, rdv_log_waiting);
     /* a port that was free just now, for scripts that also use torch.distributed */
     if (tcp_listen("0.0.0.0", 0, &fd, &h->master_port, NULL) == 0)
         fd_close(&fd);

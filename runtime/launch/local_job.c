@@ -104,11 +104,9 @@ static int local_job_start_server(struct local_job *l, struct err *err)
         || (rc = tcp_listen(l->address, 0, &fd, &l->port, err)) < 0)
         return rc;
     struct auth_id id = {.token = &l->token, .job_id = l->job_id, .generation = 0};
-    rc = rdv_server_start(fd, &id, l->c->hosts->np, &l->server, err);
+    rc = rdv_server_start(fd, &id, l->c->hosts->np, rdv_log_waiting, &l->server, err);
     if (rc < 0)
         fd_close(&fd);
-    else
-        rdv_server_report_waiting(l->server, rdv_log_waiting);
     return rc;
 }
 

@@ -126,11 +126,11 @@ static int remote_start(struct remote *r, struct err *err)
         return rc;
     if ((rc = tcp_listen("::", 0, &fd, &r->rdv_port, err)) < 0)
         return rc;
-    if ((rc = rdv_server_start(fd, &id, r->job->np, &r->server, err)) < 0) {
+    rc = rdv_server_start(fd, &id, r->job->np, rdv_log_waiting, &r->server, err);
+    if (rc < 0) {
         fd_close(&fd);
         return rc;
     }
-    rdv_server_report_waiting(r->server, rdv_log_waiting);
     for (uint32_t h = 0; h < r->job->hosts->n; h++) {
         CLEANUP(strbuf_release) struct strbuf b = {0};
         struct errand_start s = {.rdv_port = r->rdv_port,

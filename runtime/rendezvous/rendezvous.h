@@ -14,26 +14,27 @@
 /* --- server: one background thread, started by start and joined by stop --- */
 struct rdv_server;
 
+/* "waiting for rank 1 of 2", with all ranks that are missing; valid during the call. */
+typedef void (*rdv_report_fn)(const char *text, uint64_t waited_s);
+/* Logs text as a warning. */
+void rdv_log_waiting(const char *text, uint64_t waited_s);
+
 /* Serves worlds of `size` members of this job and generation on listen_fd (taken over
  * on success). There is no deadline for members to join. A member that connects again
  * (restarted before its round was complete) replaces its earlier connection; a member
  * whose rank is out of range or whose size differs is refused with an error message.
  * All descriptors are CLOEXEC and the thread blocks all signals, so that the server can
- * run in srun or Python. */
+ * run in srun or Python. The thread calls report (NULL: none) while members
+ * wait for other ones, after 10 s and then once a minute: one call for a world, whatever
+ * its size. */
 int rdv_server_start(int listen_fd,
                      const struct auth_id *id,
                      uint32_t size,
+                     rdv_report_fn report,
                      struct rdv_server **ret,
                      struct err *err);
 /* The number of distinct members that have joined round 0 so far; any thread. */
 uint32_t rdv_server_joined(const struct rdv_server *s);
-/* From now on the server's thread calls report while members wait for others, after
- * 10 s and then once a minute: one call for a world, whatever its size. text: "waiting
- * for rank 1 of 2", with all ranks that are missing; valid during the call. */
-typedef void (*rdv_report_fn)(const char *text, uint64_t waited_s);
-void rdv_server_report_waiting(struct rdv_server *s, rdv_report_fn report);
-/* A report function that logs text as a warning. */
-void rdv_log_waiting(const char *text, uint64_t waited_s);
 /* Fails the current and all later rounds: every waiting member receives this cause as
  * its error. For a launcher that saw a rank exit before the world was formed. Any
  * thread. */

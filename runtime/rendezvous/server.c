@@ -13,8 +13,7 @@
  * in rank 0 completes its last round even when rank 0 stops at once.
  *
  * Threads: `lock` guards is_stopping and cause; n_seen is atomic (relaxed: a count that
- * is only displayed), and so is report (relaxed: a pointer to a function, which is
- * constant); everything else belongs to the thread once it runs. */
+ * is only displayed); everything else belongs to the thread once it runs. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -29,6 +28,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/thread.h"
+#include "runtime/contract/waiting.h"
 #include "runtime/rendezvous/conn.h"
 #include "runtime/rendezvous/parts.h"
 
@@ -49,8 +49,8 @@ struct rdv_server {
     char *cause;
     /* any thread */
     _Atomic uint32_t n_seen;
-    _Atomic(rdv_report_fn) report; /* NULL: none */
     /* owned by the thread */
+    rdv_report_fn report;   /* NULL: none */
     struct rdv_world world; /* of all ranks; parts are linked behind it: parts.h */
     struct acceptor acceptor;
     struct rdv_conn *first;
@@ -234,6 +234,11 @@ static void server_reap(struct rdv_server *s)
     }
 }
 
+void rdv_log_waiting(const char *text, uint64_t waited_s)
+{
+    log_event(LOG_WARN, text, WAITING_DETAILS, (unsigned long long)waited_s);
+}
+
 /* Reports the missing ranks of a world if that is due; returns when it is due next. */
 static uint64_t report_world(struct rdv_world *w, uint64_t now_ns, rdv_report_fn report)
 {
@@ -283,11 +288,10 @@ static uint64_t server_expire(struct rdv_server *s, uint64_t now_ns)
         else if (c->deadline_ns < next)
             next = c->deadline_ns;
     }
-    rdv_report_fn report = atomic_load_explicit(&s->report, memory_order_relaxed);
     for (struct rdv_world *w = &s->world; w; w = w->next) {
         next = expire_world(w, now_ns, next);
-        if (report)
-            next = earlier_ns(next, report_world(w, now_ns, report));
+        if (s->report)
+            next = earlier_ns(next, report_world(w, now_ns, s->report));
     }
     return next;
 }
@@ -426,6 +430,7 @@ static int server_open(struct rdv_server *s, struct err *err)
 int rdv_server_start(int listen_fd,
                      const struct auth_id *id,
                      uint32_t size,
+                     rdv_report_fn report,
                      struct rdv_server **ret,
                      struct err *err)
 {
@@ -434,6 +439,7 @@ int rdv_server_start(int listen_fd,
     if (!s)
         return err_set(err, -ENOMEM, "out of memory for the rendezvous server");
     s->listen_fd = listen_fd;
+    s->report = report;
     s->pid = getpid();
     s->epoll_fd = s->wake_fd = -1;
     s->token = *id->token;
@@ -466,18 +472,6 @@ int rdv_server_start(int listen_fd,
 uint32_t rdv_server_joined(const struct rdv_server *s)
 {
     return atomic_load_explicit(&s->n_seen, memory_order_relaxed);
-}
-
-void rdv_server_report_waiting(struct rdv_server *s, rdv_report_fn report)
-{
-    /* The thread reads it at its next turn: the first report is due 10 s after a PUT. */
-    atomic_store_explicit(&s->report, report, memory_order_relaxed);
-}
-
-void rdv_log_waiting(const char *text, uint64_t waited_s)
-{
-    log_event(LOG_WARN, text, "waited_s=%llu limit=HOROVOD_START_TIMEOUT",
-              (unsigned long long)waited_s);
 }
 
 static void server_wake(struct rdv_server *s)

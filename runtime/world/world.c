@@ -86,11 +86,9 @@ world_serve_rendezvous(const struct world *w, struct kept_state *m, struct err *
         if (rc < 0)
             return rc;
     }
-    rc = rdv_server_start(fd, &id, w->job.size, &m->server, err);
+    rc = rdv_server_start(fd, &id, w->job.size, rdv_log_waiting, &m->server, err);
     if (rc < 0)
         fd_close(&fd);
-    else
-        rdv_server_report_waiting(m->server, rdv_log_waiting);
     return rc;
 }
 

@@ -200,7 +200,7 @@ int main(int argc, char **argv)
             exit(rank_main(i, size, &id, addr, port, name));
         }
     }
-    rc_must(rdv_server_start(fd, &id, size, &s, &err), &err, "rendezvous server");
+    rc_must(rdv_server_start(fd, &id, size, NULL, &s, &err), &err, "rendezvous server");
     for (uint32_t i = 0; i < size; i++) {
         int st;
         if (waitpid(pid[i], &st, 0) != pid[i] || !WIFEXITED(st) || WEXITSTATUS(st) != 0)

@@ -209,7 +209,7 @@ static inline void world_start(struct proc_world *w, int size, rank_fn fn)
     }
     /* After the forks: a child of a process with threads is none that TSan can follow.
      */
-    if (rdv_server_start(fd, &id, (uint32_t)size, &w->server, &err) < 0)
+    if (rdv_server_start(fd, &id, (uint32_t)size, NULL, &w->server, &err) < 0)
         fail_msg("%s", err.text);
 }
 

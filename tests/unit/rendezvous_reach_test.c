@@ -24,7 +24,7 @@ spot_start(const char *addr, uint16_t port, const struct token *token)
     int fd = -1;
 
     assert_int_equal(tcp_listen(addr, port, &fd, &p.port, &err), 0);
-    assert_int_equal(rdv_server_start(fd, &p.id, 1, &p.server, &err), 0);
+    assert_int_equal(rdv_server_start(fd, &p.id, 1, NULL, &p.server, &err), 0);
     return p;
 }
 

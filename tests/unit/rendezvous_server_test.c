@@ -39,7 +39,7 @@ static struct world world_up(uint32_t size)
     int fd = -1;
 
     assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &w.port, &err), 0);
-    assert_int_equal(rdv_server_start(fd, &w.id, size, &w.server, &err), 0);
+    assert_int_equal(rdv_server_start(fd, &w.id, size, NULL, &w.server, &err), 0);
     return w;
 }
 
@@ -171,7 +171,7 @@ UNIT_TEST(members_may_come_before_the_server)
     member_go(&m[0], &w, 0, 2, LONG_MS);
     member_go(&m[1], &w, 1, 2, LONG_MS);
     assert_int_equal(tcp_listen("127.0.0.1", w.port, &fd, NULL, &err), 0);
-    assert_int_equal(rdv_server_start(fd, &w.id, 2, &w.server, &err), 0);
+    assert_int_equal(rdv_server_start(fd, &w.id, 2, NULL, &w.server, &err), 0);
     for (int i = 0; i < 2; i++) {
         member_join(&m[i]);
         assert_int_equal(m[i].rc, 0);
@@ -450,9 +450,9 @@ UNIT_TEST(invalid_arguments_are_refused)
     int fd = -1;
 
     assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &port, &err), 0);
-    assert_int_equal(rdv_server_start(fd, &id, 0, &s, &err), -EINVAL);
+    assert_int_equal(rdv_server_start(fd, &id, 0, NULL, &s, &err), -EINVAL);
     assert_null(s);
-    assert_int_equal(rdv_server_start(-1, &id, 1, &s, &err), -EBADF);
+    assert_int_equal(rdv_server_start(-1, &id, 1, NULL, &s, &err), -EBADF);
     fd_close(&fd); /* was not taken over */
     w = world_up(1);
     assert_int_equal(connect_as(&w, 0, 1, LONG_MS, &c, &err), 0);

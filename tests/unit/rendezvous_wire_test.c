@@ -168,7 +168,7 @@ UNIT_TEST(a_member_that_breaks_the_protocol_is_dropped)
     int fd = -1;
 
     assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &port, NULL), 0);
-    assert_int_equal(rdv_server_start(fd, &id, 2, &s, NULL), 0);
+    assert_int_equal(rdv_server_start(fd, &id, 2, NULL, &s, NULL), 0);
 
     raw_connect(port, &r); /* PUT before JOIN */
     raw_send(&r, RDV_PUT, put0, sizeof(put0));
@@ -250,7 +250,7 @@ UNIT_TEST(a_client_whose_server_restarts_tries_again)
                      0);
     assert_true(fd_wait(m.fd, POLLIN, in_ms(60000)) > 0);
     fd_close(&m.fd);
-    assert_int_equal(rdv_server_start(fd, &id, 1, &s, NULL), 0);
+    assert_int_equal(rdv_server_start(fd, &id, 1, NULL, &s, NULL), 0);
     assert_int_equal(pthread_join(t, NULL), 0);
     assert_int_equal(d.rc, 0);
     assert_int_equal(
