@@ -31,7 +31,7 @@ static const uint64_t PLAN_WAIT_LIMIT_NS = 2 * NS_PER_S;
 /* While a plan lasts messages are rare, and reading them is a system call, which costs as
  * much as an agreement. */
 static const uint64_t PLAN_PUMP_NS = 20000;
-/* Over TCP a poll is a system call. */
+/* Between two readings of the clock: over TCP a poll is a system call. */
 enum { POLLS_A_CLOCK = 4 };
 
 /* --- ends --- */
@@ -169,20 +169,34 @@ static void agreement_end(struct step *s)
     s->offer_at_ns = clock_now_ns() + s->offer_wait_ns;
 }
 
+/* Whether an agreement that was just polled is polled again before the rest of the
+ * step. */
+static bool step_may_poll(const struct step *s, uint64_t *until_ns)
+{
+    uint64_t now;
+
+    if (s->poll_ns == 0)
+        return false;
+    now = clock_now_ns();
+    if (*until_ns == 0)
+        *until_ns = now + s->poll_ns;
+    return now < *until_ns;
+}
+
 /* True: the current agreement is over. */
 static bool agreement_poll(struct step *s)
 {
     struct backend *b = s->e->backend;
     struct err err;
-    uint64_t until = clock_now_ns() + s->poll_ns;
+    uint64_t until = 0; /* 0: the clock was not read yet */
     bool is_done = false;
     int rc = 0;
 
     err_init(&err);
-    do
+    do {
         for (int i = 0; i < POLLS_A_CLOCK && rc == 0 && !is_done; i++)
             rc = b->ops->agree_poll(b, s->agreed, &is_done, &err);
-    while (rc == 0 && !is_done && clock_now_ns() < until);
+    } while (rc == 0 && !is_done && step_may_poll(s, &until));
     if (rc < 0) {
         step_fail(s, false, err.text);
         return false;
