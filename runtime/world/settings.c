@@ -197,10 +197,7 @@ static void settings_warn_misspelled(const char *pair)
  * expect that. */
 static void settings_log_dtype(const struct knob_values *v)
 {
-    static const enum knob_id perseus[] = {
-        KNOB_PERSEUS_ALLREDUCE_NANCHECK, KNOB_PERSEUS_ALLREDUCE_FUSION,
-        KNOB_PERSEUS_ALLREDUCE_MODE,     KNOB_PERSEUS_ALLREDUCE_STREAMS,
-        KNOB_PERSEUS_WITH_K8S,           KNOB_PERSEUS_ALLREDUCE_DISABLE_STREAM_TUNING};
+    static const char prefix[] = "PERSEUS_";
     bool is_perseus = false;
 
     if (v->is_set[KNOB_HVD_COMPRESSION])
@@ -212,8 +209,10 @@ static void settings_log_dtype(const struct knob_values *v)
                      "known here, 0 compresses to fp16");
         return;
     }
-    for (size_t i = 0; i < ARRAY_LEN(perseus); i++)
-        is_perseus = is_perseus || v->is_set[perseus[i]];
+    for (int i = 0; i < KNOB_COUNT && !is_perseus; i++)
+        is_perseus =
+            v->is_set[i]
+            && strncmp(knob_row((enum knob_id)i)->name, prefix, strlen(prefix)) == 0;
     if (is_perseus)
         log_info(
             "nothing is compressed; in Perseus PERSEUS_ALLREDUCE_DTYPE is 0 (fp16) "

@@ -26,10 +26,11 @@ struct option_words {
     void *arg;
 };
 
-static int options_warn(struct launch_options *o, const char *sentence)
+/* sentence: of the arena, NULL: it is full. */
+static int options_warn(struct launch_options *o, const char *sentence, struct err *err)
 {
     if (!sentence)
-        return -ENOMEM;
+        return err_set(err, -ENOMEM, "out of memory for the command line");
     if (o->n_warnings < OPTIONS_MAX_WARNINGS)
         o->warnings[o->n_warnings++] = sentence;
     return 0;
@@ -168,12 +169,14 @@ options_take_word(struct launch_options *o, struct option_words *w, struct err *
     int rc = is_end ? 0 : option_find_word(o, word, had_dashes, &m, &value, err);
     if (rc < 0)
         return rc;
-    if (had_dashes
-        && options_warn(o, arena_printf(&o->arena,
-                                        "%s has a typographic dash and is read as %s",
-                                        typed, is_end ? "--" : m.name))
-               < 0)
-        return err_set(err, -ENOMEM, "out of memory for the command line");
+    if (had_dashes)
+        rc = options_warn(o,
+                          arena_printf(&o->arena,
+                                       "%s has a typographic dash and is read as %s",
+                                       typed, is_end ? "--" : m.name),
+                          err);
+    if (rc < 0)
+        return rc;
     if (is_end) {
         w->i++;
         return 1;
@@ -213,13 +216,16 @@ static int options_check_elastic(struct launch_options *o, struct err *err)
         return err_set(err, -EINVAL, "--max-np %u is below %s %u", max,
                        np ? "-np" : "--min-np", np ? np : min);
     bool is_fixed = np && min == np && max == np;
-    if (is_fixed
-        && options_warn(o, arena_printf(&o->arena,
-                                        "--max-np %u equals -np: the job has a fixed "
-                                        "size, and a rank that fails ends it",
-                                        max))
-               < 0)
-        return err_set(err, -ENOMEM, "out of memory for the command line");
+    int rc = 0;
+    if (is_fixed)
+        rc = options_warn(o,
+                          arena_printf(&o->arena,
+                                       "--max-np %u equals -np: the job has a fixed "
+                                       "size, and a rank that fails ends it",
+                                       max),
+                          err);
+    if (rc < 0)
+        return rc;
     for (size_t i = 0; i < ARRAY_LEN(refused); i++)
         if (o->text[refused[i]]
             && !(is_fixed && (refused[i] == OPT_MIN_NP || refused[i] == OPT_MAX_NP)))
@@ -248,11 +254,13 @@ static int options_check_all(struct launch_options *o, struct err *err)
         const struct launch_option_row *row = option_row((enum option_id)i);
         bool is_idle =
             o->on_given[i] && row->needs != OPT_COUNT && !options_is_on(o, row->needs);
-        if (is_idle
-            && options_warn(o, arena_printf(&o->arena, "%s has no effect without %s",
-                                            row->name, option_row(row->needs)->name))
-                   < 0)
-            return err_set(err, -ENOMEM, "out of memory for the command line");
+        if (is_idle)
+            rc = options_warn(o,
+                              arena_printf(&o->arena, "%s has no effect without %s",
+                                           row->name, option_row(row->needs)->name),
+                              err);
+        if (rc < 0)
+            return rc;
     }
     return 0;
 }
