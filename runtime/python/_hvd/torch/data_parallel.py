@@ -2,9 +2,9 @@
 """Refuses gradients that torch's DistributedDataParallel (DDP) reduces too.
 
 Both write gradients during backward(): they would be averaged twice, or overwritten, and ranks would
-diverge. DDP keeps no list of its models and leaves no mark on a parameter, so
-they are found among the garbage collector's objects: when an optimizer gets parameters, for a model that
-is DDP already, and at its first backward(), for one that was wrapped later (Accelerate's prepare()).
+diverge. DDP keeps no list of its models and leaves no mark on a parameter, so they are found among the
+garbage collector's objects: when an optimizer gets parameters, for a model that is DDP already, and at its
+first backward(), for one that was wrapped later (Accelerate's prepare()).
 """
 
 import gc
@@ -12,10 +12,8 @@ import gc
 import torch
 import torch.distributed as dist
 
-
-def is_possible():
-    """Whether a DDP model may exist: each needs a process group."""
-    return dist.is_available() and dist.is_initialized()
+# Whether a DDP model may exist: each needs a process group. Called for each gradient.
+is_possible = dist.is_initialized if dist.is_available() else bool
 
 
 def _reduced():
