@@ -48,6 +48,11 @@ int tcp_connect(const char *host,
                 bool retry,
                 int *ret_fd,
                 struct err *err);
+/* Keeps a free port of all addresses for another process until ret_fd is closed. Bound
+ * with SO_REUSEADDR but not listening: on Linux a process that also sets SO_REUSEADDR can
+ * bind the port and listen, while the kernel gives it to no connection and to no bind to
+ * port 0. */
+int tcp_hold(int *ret_fd, uint16_t *ret_port, struct err *err);
 int tcp_accept(int listen_fd, int *ret_fd); /* -EAGAIN when none waits */
 /* "10.0.0.1" or "fe80::1" of the peer / of our end. */
 int tcp_peer_addr(int fd, char *buf, size_t size_bytes);

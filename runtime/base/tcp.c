@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TCP half of fd.h: listen, connect with retry, accept, addresses. Every socket is
- * CLOEXEC and non-blocking from birth (accept4, SOCK_CLOEXEC: Linux 2.6.28, older than
- * glibc 2.17). */
+/* TCP half of fd.h: listen, hold a port, connect with retry, accept, addresses. Every
+ * socket is CLOEXEC and non-blocking from birth (accept4, SOCK_CLOEXEC: Linux 2.6.28,
+ * older than glibc 2.17). */
 #include <errno.h>
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -62,7 +62,7 @@ static uint16_t bound_port(int fd)
     return ntohs(in.sin_port);
 }
 
-static int listen_one(const struct addrinfo *ai)
+static int bind_one(const struct addrinfo *ai, bool listens)
 {
     CLEANUP(fd_close)
     int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -73,7 +73,8 @@ static int listen_one(const struct addrinfo *ai)
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)); /* a nicety */
     if (ai->ai_family == AF_INET6) /* "::" serves IPv4 too, where the kernel lets it */
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    if (bind(fd, ai->ai_addr, ai->ai_addrlen) < 0 || listen(fd, LISTEN_BACKLOG) < 0)
+    if (bind(fd, ai->ai_addr, ai->ai_addrlen) < 0
+        || (listens && listen(fd, LISTEN_BACKLOG) < 0))
         return -errno;
 
     int keep = fd;
@@ -81,8 +82,12 @@ static int listen_one(const struct addrinfo *ai)
     return keep;
 }
 
-int tcp_listen(
-    const char *addr, uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *err)
+static int tcp_bind(const char *addr,
+                    uint16_t port,
+                    bool listens,
+                    int *ret_fd,
+                    uint16_t *ret_port,
+                    struct err *err)
 {
     CLEANUP(addrinfo_freep) struct addrinfo *list = NULL;
     int rc = addr_resolve(addr, port, AI_PASSIVE, &list, err);
@@ -91,19 +96,31 @@ int tcp_listen(
         return rc;
     rc = -EADDRNOTAVAIL;
     for (struct addrinfo *ai = list; ai; ai = ai->ai_next) {
-        rc = listen_one(ai);
+        rc = bind_one(ai, listens);
         if (rc >= 0)
             break;
     }
     /* A kernel without IPv6 cannot bind "::": then all of IPv4 is what was meant. */
     if ((rc == -EAFNOSUPPORT || rc == -EADDRNOTAVAIL) && strcmp(addr, "::") == 0)
-        return tcp_listen("0.0.0.0", port, ret_fd, ret_port, err);
+        return tcp_bind("0.0.0.0", port, listens, ret_fd, ret_port, err);
     if (rc < 0)
-        return err_errno(err, -rc, "cannot listen on %s port %u", addr, port);
+        return err_errno(err, -rc, "cannot %s %s port %u",
+                         listens ? "listen on" : "bind", addr, port);
     *ret_fd = rc;
     if (ret_port)
         *ret_port = bound_port(rc);
     return 0;
+}
+
+int tcp_listen(
+    const char *addr, uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *err)
+{
+    return tcp_bind(addr, port, true, ret_fd, ret_port, err);
+}
+
+int tcp_hold(int *ret_fd, uint16_t *ret_port, struct err *err)
+{
+    return tcp_bind("::", 0, false, ret_fd, ret_port, err);
 }
 
 static void set_nodelay(int fd)

@@ -333,6 +333,7 @@ static void hub_free(struct hub *h)
     rdv_server_stop(h->server);
     acceptor_close(&h->acceptor);
     fd_close(&h->listen_fd);
+    fd_close(&h->master_fd);
     fd_close(&h->wake[0]);
     fd_close(&h->wake[1]);
     meet_release(&h->meet);
@@ -382,7 +383,7 @@ int hub_start(const struct agent_env *env,
     h->env = *env;
     h->token = *token;
     h->peer_timeout_ns = peer_timeout_ns;
-    h->listen_fd = h->wake[0] = h->wake[1] = -1;
+    h->listen_fd = h->master_fd = h->wake[0] = h->wake[1] = -1;
     h->progress_ns = clock_now_ns() + PROGRESS_NS;
     (void)snprintf(h->own_address, sizeof(h->own_address), "127.0.0.1");
     int rc = hub_open(h, err);

@@ -73,10 +73,8 @@ int hub_start_rendezvous(struct hub *h, struct err *err)
         fd_close(&fd);
         return rc;
     }
-    /* a port that was free just now, for scripts that also use torch.distributed */
-    if (tcp_listen("0.0.0.0", 0, &fd, &h->master_port, NULL) == 0)
-        fd_close(&fd);
-    return 0;
+    fd_close(&h->master_fd); /* each world has another port */
+    return tcp_hold(&h->master_fd, &h->master_port, err);
 }
 
 int hub_send_table(struct hub *h, struct err *err)

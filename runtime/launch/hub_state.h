@@ -17,7 +17,7 @@ struct hub {
     struct agent_env env;
     struct token token;
     uint64_t peer_timeout_ns, progress_ns, linger_ns, absent_ns;
-    int listen_fd, wake[2];
+    int listen_fd, master_fd, wake[2]; /* master_fd holds master_port */
     struct acceptor acceptor;
     uint16_t rdv_port, master_port;
     /* for other workers; 127.0.0.1 until one has connected */

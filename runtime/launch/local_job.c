@@ -36,6 +36,7 @@ struct local_job {
     struct token token;
     struct rdv_server *server;
     uint16_t port;
+    int master_fd; /* holds MASTER_PORT */
     struct contract *ranks;
     struct placement placement;
     struct local_ranks *local;
@@ -75,19 +76,19 @@ static int local_job_make_contracts(struct local_job *l, struct err *err)
     return 0;
 }
 
-/* Sets a port that was free just now, for scripts that also use torch.distributed. */
-static void local_job_set_master(struct local_job *l)
+/* Holds a port for scripts that also use torch.distributed or jax.distributed. */
+static int local_job_set_master(struct local_job *l, struct err *err)
 {
-    int fd = -1;
     uint16_t port = 0;
-    if (tcp_listen(l->address, 0, &fd, &port, NULL) < 0)
-        return;
-    fd_close(&fd);
+    int rc = tcp_hold(&l->master_fd, &port, err);
+    if (rc < 0)
+        return rc;
     for (uint32_t i = 0; i < l->c->hosts->np; i++) {
         (void)snprintf(l->ranks[i].master_addr, sizeof(l->ranks[i].master_addr), "%s",
                        l->address);
         l->ranks[i].master_port = port;
     }
+    return 0;
 }
 
 static int local_job_start_server(struct local_job *l, struct err *err)
@@ -151,11 +152,11 @@ static int local_job_prepare(struct local_job *l,
     if ((rc = local_job_start_server(l, err)) < 0
         || (rc = scratch_write(l->c->scratch, &l->token, &l->c->hosts->list, err)) < 0
         || (rc = local_job_make_contracts(l, err)) < 0
+        || (rc = local_job_set_master(l, err)) < 0
         || (rc = placement_make(l->c->o->text[OPT_BINDING], l->c->hosts->np,
                                 &l->placement, err))
                < 0)
         return rc;
-    local_job_set_master(l);
     local_job_show_placement(l);
     c->ranks = l->ranks;
     c->placement = &l->placement;
@@ -212,6 +213,7 @@ static void local_job_release(struct local_job *l)
 {
     local_ranks_free(l->local);
     rdv_server_stop(l->server);
+    fd_close(&l->master_fd);
     verdict_release(&l->verdict);
     mem_free(l->ranks);
     placement_release(&l->placement);
@@ -249,6 +251,7 @@ int local_job_run(const struct local_job_config *c, struct err *err)
         return err_set(err, -ENOMEM, "out of memory"), code;
     }
     l->c = c;
+    l->master_fd = -1;
     if (local_job_start_all(l, &code, err) == 0) {
         local_job_serve(l, ev);
         code = local_job_exit_code(l);

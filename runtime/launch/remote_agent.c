@@ -60,6 +60,8 @@ struct remote_agent {
     struct local_ranks_event ev;
     int gpu_fd; /* source of the line about GPUs; -1: none */
     struct strbuf gpu_line;
+    int master_fd; /* holds master_port on the host of rank 0 */
+    uint16_t master_port;
     uint64_t deadline_ns; /* for JOB; later for our exit */
     bool is_ending, is_done_sent, is_reported;
 };
@@ -134,7 +136,8 @@ static int remote_agent_prepare(struct remote_agent *a, struct err *err)
     int code = command_find(a->e.argv.v[0], *search ? search : NULL, a->path, err);
     if (code)
         return code;
-    if (scratch_make(&a->scratch, "", err) < 0
+    if ((a->host == 0 && tcp_hold(&a->master_fd, &a->master_port, err) < 0)
+        || scratch_make(&a->scratch, "", err) < 0
         || guard_start(&a->guard, &a->scratch, err) < 0
         || remote_tree_start(&a->tree, &a->root, a->host + 1, a->end, err) < 0)
         return 125;
@@ -145,11 +148,8 @@ static int remote_agent_prepare(struct remote_agent *a, struct err *err)
 
 static void remote_agent_send_ready(struct remote_agent *a)
 {
-    struct errand_ready ready = {0};
+    struct errand_ready ready = {.master_port = a->master_port};
     CLEANUP(strbuf_release) struct strbuf b = {0};
-    CLEANUP(fd_close) int fd = -1;
-    /* a port that was free just now, for scripts that also use torch.distributed */
-    (void)tcp_listen("0.0.0.0", 0, &fd, &ready.master_port, NULL);
     (void)snprintf(ready.own, sizeof(ready.own), "%s", a->own);
     (void)snprintf(ready.theirs, sizeof(ready.theirs), "%s", a->theirs);
     strbuf_init(&b, 4096);
@@ -432,6 +432,7 @@ static void remote_agent_release(struct remote_agent *a)
     errand_release(&a->e);
     strbuf_release(&a->blob);
     fd_close(&a->gpu_fd);
+    fd_close(&a->master_fd);
     strbuf_release(&a->gpu_line);
     mem_free(a->vars);
     mem_free(a->ranks);
@@ -449,7 +450,7 @@ int remote_agent_run(struct signals *signals, struct remote_peer *up)
         return 125;
     }
     a->signals = signals;
-    a->gpu_fd = -1;
+    a->gpu_fd = a->master_fd = -1;
     strbuf_init(&a->gpu_line, UPLINK_NOTE_MAX_BYTES);
     uplink_open(&a->up, &up->channel);
     a->tree = (struct remote_tree){.e = &a->e,

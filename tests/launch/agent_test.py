@@ -95,7 +95,7 @@ def test_all_ranks_of_all_workers_run(folder):
         "sh",
         "-c",
         f'env -0 > {folder}/env.$HOROVOD_RANK; cat "$HVD_HOSTFILE" > '
-        f"{folder}/hosts.$HOROVOD_RANK; echo hello; exec {BIN}/launch-rank",
+        f"{folder}/hosts.$HOROVOD_RANK; echo hello; exec {BIN}/launch-rank master",
     )
     same(job.end(), [0, 0, 0], job.errors())
     wanted = {"OMP_NUM_THREADS": 7, "HVD_JOB_ID": "ns/demo/uid", "WORLD_SIZE": 6}

@@ -111,7 +111,7 @@ def test_the_token_is_in_no_argument_and_no_environment(folder):
 
 
 def test_ranks_meet_at_the_rendezvous(folder):
-    program = run(folder, "-np", "4", os.path.join(BIN, "launch-rank"))
+    program = run(folder, "-np", "4", os.path.join(BIN, "launch-rank"), "master")
     same(sorted(program.out.splitlines()), met(4))
 
 

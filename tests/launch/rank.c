@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A training process without training: finds its place, meets the other ranks at the
  * launcher's rendezvous and prints one line. This proves that the variables from the
- * launchers are sufficient. */
+ * launchers are sufficient. With the argument "master", rank 0 first checks that its
+ * launcher holds MASTER_PORT and that it can listen there, as torch.distributed does. */
+#include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/contract/contract.h"
 #include "runtime/contract/token.h"
@@ -44,11 +50,25 @@ static int rank_meet(const struct contract *c, struct err *err)
     return rc;
 }
 
-int main(void)
+static int rank_listen(const struct contract *c, struct err *err)
 {
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(c->master_port)};
+    CLEANUP(fd_close) int fd = -1;
+    CLEANUP(fd_close) int stranger = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(stranger, (struct sockaddr *)&any, sizeof(any)) == 0
+        || errno != EADDRINUSE)
+        return err_set(err, -EINVAL, "nobody holds MASTER_PORT %u", c->master_port);
+    return tcp_listen("::", c->master_port, &fd, NULL, err);
+}
+
+int main(int argc, char **argv)
+{
+    bool listens = argc > 1 && strcmp(argv[1], "master") == 0;
     struct err err = ERR_INIT;
     struct contract c;
-    if (contract_parse(from_env, NULL, &c, &err) < 0 || rank_meet(&c, &err) < 0) {
+    if (contract_parse(from_env, NULL, &c, &err) < 0
+        || (listens && c.place.rank == 0 && rank_listen(&c, &err) < 0)
+        || rank_meet(&c, &err) < 0) {
         fprintf(stderr, "rank: %s\n", err.text);
         return 1;
     }

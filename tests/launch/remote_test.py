@@ -28,7 +28,7 @@ def rss(pid):
 
 
 def test_ranks_of_all_hosts_meet(folder):
-    p = run(folder, "-np", "6", "-H", "a:2,b:1,c:2,d:4", RANK)
+    p = run(folder, "-np", "6", "-H", "a:2,b:1,c:2,d:4", RANK, "master")
     same((sorted(p.out.splitlines()), p.err), (met(6), ""))
 
 

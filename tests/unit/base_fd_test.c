@@ -3,6 +3,7 @@
  * that they fire, and long where they must not. */
 #include <fcntl.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -142,6 +143,73 @@ UNIT_TEST(dual_stack_shows_ipv4_as_ipv4)
     fd_close(&a);
     fd_close(&c);
     fd_close(&l);
+}
+
+/* 0 or errno. */
+static int bind_port(int fd, uint16_t port)
+{
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(port)};
+    return bind(fd, (struct sockaddr *)&any, sizeof(any)) < 0 ? errno : 0;
+}
+
+UNIT_TEST(a_held_port_is_left_to_who_knows_it)
+{
+    int held = -1, server = -1, client = -1;
+    int stranger = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    uint16_t port = 0;
+
+    assert_int_equal(tcp_hold(&held, &port, NULL), 0);
+    assert_int_equal(bind_port(stranger, port), EADDRINUSE);
+    assert_int_equal(tcp_connect("127.0.0.1", port, in_ms(10000), false, &client, NULL),
+                     -ECONNREFUSED);
+    assert_int_equal(tcp_listen("::", port, &server, NULL, NULL), 0);
+    assert_int_equal(tcp_connect("127.0.0.1", port, in_ms(10000), false, &client, NULL),
+                     0);
+    fd_close(&client);
+    fd_close(&server);
+    fd_close(&held);
+    fd_close(&stranger);
+}
+
+/* A socket that gets this port when the kernel selects one; -1: older than Linux 6.3. */
+static int socket_limited_to(uint16_t port)
+{
+    enum { LOCAL_PORT_RANGE = 51 }; /* IP_LOCAL_PORT_RANGE, not in Debian 12's libc */
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    uint32_t range = (uint32_t)port << 16 | port;
+
+    if (setsockopt(fd, IPPROTO_IP, LOCAL_PORT_RANGE, &range, sizeof(range)) < 0)
+        fd_close(&fd);
+    return fd;
+}
+
+UNIT_TEST(the_kernel_selects_no_held_port)
+{
+    int held = -1, server = -1, on = 1;
+    uint16_t port = 0, held_port = 0;
+    struct sockaddr_in to = {.sin_family = AF_INET};
+
+    assert_int_equal(tcp_listen("127.0.0.1", 0, &server, &port, NULL), 0);
+    assert_int_equal(tcp_hold(&held, &held_port, NULL), 0);
+    to.sin_port = htons(port);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int binder = socket_limited_to(held_port), client = socket_limited_to(held_port);
+    if (client >= 0) {
+        assert_int_equal(connect(client, (struct sockaddr *)&to, sizeof(to)), -1);
+        assert_int_equal(errno, EADDRNOTAVAIL);
+        assert_int_equal(bind_port(binder, 0), EADDRINUSE);
+        assert_int_equal(setsockopt(binder, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)),
+                         0);
+        assert_int_equal(bind_port(binder, 0), EADDRINUSE); /* another launcher's */
+        fd_close(&held);
+        assert_int_equal(bind_port(binder, 0), 0);
+        fd_close(&binder);
+        assert_int_equal(connect(client, (struct sockaddr *)&to, sizeof(to)), 0);
+    }
+    fd_close(&client);
+    fd_close(&binder);
+    fd_close(&held);
+    fd_close(&server);
 }
 
 struct late {
