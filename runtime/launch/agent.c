@@ -66,6 +66,14 @@ static int agent_make_contracts(struct agent *a, struct err *err)
                           &a->ranks, &a->n, err);
 }
 
+/* Before the signal is forwarded: the hub receives LEAVING before other workers can
+ * report failures that it causes. */
+static void agent_begin_leaving(void *arg)
+{
+    struct agent *a = arg;
+    agent_send_leaving(a);
+}
+
 static enum outcome agent_start_ranks(struct agent *a, struct local_ranks_config *c)
 {
     struct err err = ERR_INIT;
@@ -137,8 +145,6 @@ static enum outcome agent_serve_once(struct agent *a, void (*take)(struct agent 
     struct pollfd p = {.fd = a->channel.conn.fd, .events = channel_events(&a->channel)};
     local_ranks_step(a->local, &p, 1, next);
     take(a);
-    if (local_ranks_received_signal(a->local))
-        agent_send_leaving(a);
     return agent_serve_hub(a);
 }
 
@@ -372,7 +378,9 @@ int agent_run(char *const *argv, char *const *env)
                                    .dir = a->env.dir,
                                    .out_fd = 1,
                                    .err_fd = 2,
-                                   .signal_grace_ns = UINT64_MAX};
+                                   .signal_grace_ns = UINT64_MAX,
+                                   .on_stop = agent_begin_leaving,
+                                   .on_stop_arg = a};
     enum outcome o = agent_run_worlds(a, &c);
     int code = agent_report_end(a, o);
     agent_release(a);

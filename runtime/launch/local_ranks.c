@@ -231,6 +231,8 @@ static void local_ranks_suspend(struct local_ranks *l)
 void local_ranks_signal(struct local_ranks *l, int sig)
 {
     if (signals_is_stop(sig)) {
+        if (l->c.on_stop)
+            l->c.on_stop(l->c.on_stop_arg);
         l->received_signal = l->received_signal ? l->received_signal : sig;
         if (l->job.state == JOB_RUNNING)
             l->pending_signal = sig;

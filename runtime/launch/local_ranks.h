@@ -46,6 +46,9 @@ struct local_ranks_config {
     struct output_forward forward;           /* replaces our stdout; put NULL: none */
     void (*on_reaped)(void *arg, pid_t pid); /* a child of the caller; NULL: none */
     void *on_reaped_arg;
+    /* a stop signal was received and is not yet forwarded; NULL: none */
+    void (*on_stop)(void *arg);
+    void *on_stop_arg;
 };
 enum local_ranks_event_kind {
     LOCAL_RANK_OK,     /* a rank exited with 0 */

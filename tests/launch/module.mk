@@ -2,7 +2,7 @@
 $(eval $(call program,launch-rank,tests/launch/rank.c,rendezvous wire contract base,))
 $(eval $(call program,launch-world,tests/launch/world.c,hvdrt cpu core rendezvous wire contract base,-lm))
 $(eval $(call program,launch-strangers,tests/launch/strangers.c,wire contract base,))
-$(O)/bin/slow-listen.so: tests/launch/slow_listen.c
+$(O)/bin/slow-listen.so $(O)/bin/slow-kill.so: $(O)/bin/slow-%.so: tests/launch/slow_%.c
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -D_GNU_SOURCE -fPIC -shared -o $@ $< -ldl
@@ -12,7 +12,7 @@ $(O)/bin/launch-gpu-world: $(O)/lib/libhvd.so | $(O)/lib/libhvd_cuda.so $(FAKES)
 .PHONY: gpu-world
 gpu-world: $(O)/bin/launch-gpu-world # tests/slurm has its ranks too
 LAUNCH_TEST_BINS = $(O)/bin/hvd-agent $(O)/bin/horovodrun $(O)/bin/hvd-rsh $(O)/bin/launch-rank $(O)/bin/launch-world \
-                   $(O)/bin/launch-gpu-world $(O)/bin/launch-strangers $(O)/bin/slow-listen.so
+                   $(O)/bin/launch-gpu-world $(O)/bin/launch-strangers $(O)/bin/slow-listen.so $(O)/bin/slow-kill.so
 # The same small MPI program by each of Debian's implementations; for hvd-rsh's tests and the test images.
 $(O)/bin/mpi-pi-%: tests/launch/mpi_pi.c
 	@mkdir -p $(@D)

@@ -100,7 +100,7 @@ def test_agents_meet_and_metrics_are_served(folder):
             time.sleep(1)  # of attack
             began = time.monotonic()
             job.start(3, *rank, prefix=inside())
-            wait_until(f"all ranks have met\n{job.errors()}",
+            wait_until(lambda: f"all ranks have met\n{job.errors()}",  # noqa: B023
                        lambda j=job: all("fused=" in read(a.out_path) for a in j.agents.values()))  # fmt: skip
             took = time.monotonic() - began
             scrape_inside(sub, 7171)

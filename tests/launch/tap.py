@@ -24,14 +24,14 @@ class Skip(Exception):
 
 
 def wait_until(what, condition, deadline_s=DEADLINE_S):
-    """Waits for a condition that another process makes true."""
+    """Waits for a condition that another process makes true. what may be a function: it is called after that."""
     end = time.monotonic() + deadline_s
     while time.monotonic() < end:
         value = condition()
         if value:
             return value
         time.sleep(0.005)
-    raise AssertionError(f"not within {deadline_s} s: {what}")
+    raise AssertionError(f"not within {deadline_s} s: {what() if callable(what) else what}")
 
 
 def is_alive(pid):

@@ -16,10 +16,10 @@
  * A scaled job gets a new world: a higher generation with another number of workers.
  * All agents then send HELLO again. Two events may cross: the pods without a place
  * in that world are deleted at about the time when the other agents read it.
- * Therefore a failure that a leaving worker explains (it is about its ranks, names
- * them as lost, or came after it started to leave) is held back for MEET_LEAVE_MS
- * until a world without the leaving workers is announced, which makes it no failure.
- * Any other failure ends the job. Messages of an earlier world are dropped, except
+ * Therefore a failure that is known when a worker leaves, or later, is held back for
+ * MEET_LEAVE_MS until a world without the leaving workers is announced, which makes it
+ * no failure. Which of the two messages arrived first does not matter until the verdict.
+ * Without a leaving worker a failure ends the job. Messages of an earlier world are dropped, except
  * DONE: a job whose ranks had all exited with 0 is finished. Called by hub.c and
  * remote.c, which own the connections and the clock. */
 #include "runtime/launch/core/meet.h"
@@ -142,39 +142,13 @@ void meet_leaving(struct meet *m, uint32_t worker, uint64_t now_ns)
         || m->members[worker].is_leaving)
         return;
     m->members[worker].is_leaving = true;
-    m->left_ns = m->left_ns ? m->left_ns : now_ns;
     m->leave_until_ns = now_ns + MEET_LEAVE_MS * MS;
-}
-
-static bool worker_has_rank(const struct report *worker, uint32_t rank)
-{
-    return rank >= worker->first_rank && rank - worker->first_rank < worker->n_ranks;
-}
-
-/* True if a leaving worker may be the cause of the failure. */
-static bool meet_is_explained(const struct meet *m)
-{
-    const struct report *r = verdict_pick(&m->verdict);
-    struct report w;
-    if (!r || !m->left_ns)
-        return false;
-    if (m->verdict.first_ns >= m->left_ns)
-        return true;
-    for (uint32_t i = 0; i < m->workers; i++) {
-        if (!m->members[i].is_leaving)
-            continue;
-        meet_worker_ranks(m, i, &w);
-        if ((r->n_ranks && worker_has_rank(&w, r->first_rank))
-            || (r->blames >= 0 && worker_has_rank(&w, (uint32_t)r->blames)))
-            return true;
-    }
-    return false;
 }
 
 static uint64_t meet_decision_ns(const struct meet *m)
 {
     uint64_t due = verdict_deadline_ns(&m->verdict);
-    return meet_is_explained(m) && m->leave_until_ns > due ? m->leave_until_ns : due;
+    return m->verdict.n && m->leave_until_ns > due ? m->leave_until_ns : due;
 }
 
 bool meet_holds(const struct meet *m)
@@ -204,7 +178,7 @@ bool meet_reforms(const struct meet *m)
     for (uint32_t i = 0; i < m->workers && i < m->wanted.workers; i++)
         if (m->members[i].is_leaving)
             return false;
-    return meet_is_explained(m);
+    return m->leave_until_ns != 0;
 }
 
 int meet_reform(struct meet *m, uint64_t now_ns, struct err *err)
@@ -228,7 +202,7 @@ int meet_reform(struct meet *m, uint64_t now_ns, struct err *err)
         is_anyone_leaving = is_anyone_leaving || w->is_leaving;
     }
     if (!is_anyone_leaving)
-        m->left_ns = m->leave_until_ns = 0;
+        m->leave_until_ns = 0;
     m->workers = n;
     m->np = 0;
     m->generation = m->wanted.generation;
@@ -410,7 +384,7 @@ enum meet_state meet_due(struct meet *m, uint64_t wall_us, uint64_t now_ns)
     }
     if (m->verdict.n) /* if no worker is left to report, there is no need to wait */
         return now_ns >= meet_decision_ns(m)
-                       || (meet_all_accounted(m) && !meet_is_explained(m))
+                       || (meet_all_accounted(m) && !m->leave_until_ns)
                    ? MEET_STOPPED
                    : m->state;
     if (m->state == MEET_WAITING)

@@ -10,7 +10,7 @@
 
 enum meet_state { MEET_WAITING, MEET_RUNNING, MEET_STOPPED, MEET_FINISHED };
 enum member_state { MEMBER_ABSENT, MEMBER_HERE, MEMBER_DONE, MEMBER_LOST };
-/* How long a failure that a leaving worker may explain is held back. Less than the 30 s
+/* How long a failure is held back after a worker started to leave. Less than the 30 s
  * that a deleted pod has by default; long enough for a kubelet that receives the new
  * annotation by a watch to rewrite the world file. */
 #define MEET_LEAVE_MS 10000
@@ -36,9 +36,7 @@ struct meet {
     uint32_t generation, first_generation;
     struct job_world wanted;              /* the newest world that was announced */
     uint32_t ran_generation, ran_workers; /* the last world that ran; 0 workers: none */
-    /* when the first leaving worker was known; until when failures are held back; 0: no
-     * worker is leaving */
-    uint64_t left_ns, leave_until_ns;
+    uint64_t leave_until_ns; /* failures are held back; 0: no worker is leaving */
 };
 
 int meet_init(struct meet *m,
