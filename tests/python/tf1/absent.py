@@ -28,6 +28,7 @@ from tensorflow import contrib
 from tensorflow.examples.tutorials.mnist import input_data
 tf.estimator.Estimator
 from tensorflow.estimator import RunConfig
+tf.estimator.ModeKeys.TRAIN
 tf.layers.dense
 from tensorflow.layers import dense
 tf.nn.rnn_cell.LSTMCell

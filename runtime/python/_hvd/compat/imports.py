@@ -32,6 +32,10 @@ def install():
 
 def program_import(name, globals=None, locals=None, fromlist=(), level=0):
     """builtins.__import__ for the program: tensorflow and keras are those of TensorFlow 1."""
+    tensorflow = sys.modules.get("tensorflow")
+    if getattr(getattr(tensorflow, "__spec__", None), "_initializing", False):
+        # it is being imported itself, and imports a module of the program: its own copy of six, for one
+        return builtins.__import__(name, globals, locals, fromlist, level)
     if level == 0 and name.partition(".")[0] in _ROOTS:
         return names.find(name, fromlist or ())
     module = builtins.__import__(name, globals, locals, fromlist, level)

@@ -42,6 +42,12 @@ class Names(types.ModuleType):
         return sorted({*dir(self._source), *vars(self)})
 
 
+class ModeKeys:
+    """tf.estimator.ModeKeys: the words that model functions without an Estimator use too."""
+
+    TRAIN, EVAL, PREDICT = "train", "eval", "infer"
+
+
 @functools.lru_cache(maxsize=None)
 def switch():
     """Turns the behaviour of TensorFlow 2 off, once. Returns tensorflow as the program sees it."""
@@ -55,9 +61,25 @@ def switch():
     seen = Names("tensorflow", v1)
     for name in ("__file__", "__path__", "__spec__", "__version__"):
         setattr(seen, name, getattr(real, name))
+    seen.enable_eager_execution = _enable_eager_execution
+    if not hasattr(v1, "estimator"):
+        seen.estimator = Names("tensorflow.estimator", types.SimpleNamespace(ModeKeys=ModeKeys))
     seen.compat = Names("tensorflow.compat", real.compat)
     seen.compat.v1 = seen
     return seen
+
+
+def _enable_eager_execution(config=None, device_policy=None, execution_mode=None):
+    """tf.enable_eager_execution. TensorFlow 2 has a context since its import and refuses options for it."""
+    from tensorflow.python.eager import context
+
+    current = context.context()
+    if not current._initialized:
+        current._config = config or current._config
+        current._device_policy = current._device_policy if device_policy is None else device_policy
+    sys.modules["tensorflow"].compat.v1.enable_eager_execution(config, device_policy)
+    if execution_mode is not None:
+        current.execution_mode = execution_mode
 
 
 def _hide_our_frames():
