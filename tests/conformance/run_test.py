@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The conformance runner's own test: sample/ has a test of every outcome, and run.py must tell each.
+"""The own tests of run.py and examples.py: sample/ has a test of every outcome, and run.py must tell each.
 
 Needs `make all`; uses no framework, so it takes seconds.
 """
@@ -10,6 +10,8 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+
+import examples
 
 HERE = Path(__file__).resolve().parent
 SAMPLE = HERE / "sample"
@@ -108,6 +110,47 @@ class Runner(unittest.TestCase):
         code, out = self.run_it(*command)
         self.assertEqual(code, 1, out)
         self.assertNotIn("not ours", out)
+
+
+class Examples(unittest.TestCase):
+    """examples.py, with scripts of our own."""
+
+    def test_examples_run_and_what_they_need_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (
+                (
+                    "ends.py",
+                    "import beside, os, sys\nassert 'HOME' in os.environ\nprint('loss 0.5', *sys.argv[1:])",
+                ),
+                ("beside.py", "print('step 1')"),
+                ("wrong.py", "import numpy\ndef train():\n    from horovod.common import util\n1 / 0"),
+                ("absent.py", "def train():\n    import mxnet.gluon, horovod.mxnet\n"),
+            ):
+                (Path(folder) / name).write_text(text + "\n")
+            command = [HERE / "examples.py", folder, "--python", "debian", "--out", f"{folder}/out"]
+            ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=250, check=False)
+        self.assertEqual(
+            (ended.returncode, ended.stdout),
+            (
+                1,
+                "| absent.py | left out | needs horovod.mxnet, mxnet |\n"
+                "| beside.py | ran | step 1 |\n"
+                "| ends.py | ran | loss 0.5 |\n"
+                "| wrong.py | failed | ZeroDivisionError: division by zero |\n"
+                "2 ran, 0 trained, 1 failed, 1 left out\n",
+            ),
+        )
+
+    def test_an_example_that_is_stopped_has_trained_or_failed(self):
+        for said, wanted in (
+            ("[0]<stdout>:Epoch 1\n[0]<stderr>: 3/9 - loss: 0.25\r[0]<stderr>: 4/9 - loss: 0.2", "trained"),
+            ("[1]<stderr>:ValueError: bad batch\n[0]<stdout>:loss: 0.2", "failed"),
+            ("[0]<stdout>:waiting", "failed"),
+        ):
+            self.assertEqual(examples.outcome(None, said)[0], wanted, said)
+        self.assertEqual(
+            examples.outcome(None, "[0]<stdout>:loss: 3\r[0]<stdout>:loss: 2"), ("trained", "loss: 2")
+        )
 
 
 if __name__ == "__main__":
