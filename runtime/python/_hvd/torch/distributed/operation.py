@@ -7,6 +7,7 @@ recognises the operations of the next step (response cache, plan). An operation 
 starts when that one has ended; the caller does not wait.
 """
 
+import atexit
 import itertools
 import queue
 import threading
@@ -24,14 +25,40 @@ class Watchers:
 
     They wait in the runtime without the interpreter's lock; a waiting thread runs the collectives, so that
     futures complete during the backward pass.
+
+    At the end of the interpreter a thread is stopped where it next takes the interpreter's lock. Under a
+    call of torch that aborts the process, so the end waits for such calls, and no more of them begin.
     """
 
+    LEAVE_S = 5
     _numbers = itertools.count(1)
 
     def __init__(self):
         self._jobs = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._n_idle = 0
+        self._n_inside = 0  # threads in call_torch()
+        self._has_ended = False
+        self._left = threading.Condition()
+        atexit.register(self._end)
+
+    def call_torch(self, function, *args):
+        """Calls function(*args), which is C++, unless the interpreter is ending."""
+        with self._left:
+            if self._has_ended:
+                return
+            self._n_inside += 1
+        try:
+            function(*args)
+        finally:
+            with self._left:
+                self._n_inside -= 1
+                self._left.notify_all()
+
+    def _end(self):
+        with self._left:
+            self._has_ended = True
+            self._left.wait_for(lambda: self._n_inside == 0, self.LEAVE_S)
 
     def run(self, job):
         """Calls job() on a thread of its own."""
