@@ -38,6 +38,9 @@
     X(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS, SECONDS, HONOURED, "0", 0, KNOB_DAY_MS, "",        \
       "age at which a stalled tensor ends the world; 0: never; also the limit on the wait "   \
       "for work of the program in front of aborted operations on a GPU", "")                  \
+    X(HVD_DEADLOCK_TIMEOUT, SECONDS, HONOURED, "600", 0, KNOB_DAY_MS, "",                     \
+      "ranks that have waited only for each other for this long end the world; 0: never; "    \
+      "not used if HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is set; rank 0's value is used", "")  \
     X(HVD_STALL_STACKS, BOOL, HONOURED, "0", 0, 1, "",                                        \
       "1: with each stall report the missing ranks log it themselves, with the stacks of all "\
       "their Python threads; rank 0's value is used", "")                                     \

@@ -582,3 +582,18 @@ bool negotiate_is_missing(const struct negotiate_view *v, uint32_t rank)
 {
     return pendings_is_missing(&v->n->tensors, v->pending, rank);
 }
+
+bool negotiate_is_submitted(const struct negotiate_view *v, uint32_t rank)
+{
+    return pending_has_rank(v->pending, rank);
+}
+
+uint64_t negotiate_active_ns(const struct negotiate *n, const bool *is_in)
+{
+    return pendings_active_ns(&n->tensors, is_in);
+}
+
+uint32_t negotiate_n_ranks(const struct negotiate *n)
+{
+    return n->cfg.n_ranks;
+}

@@ -82,5 +82,11 @@ struct negotiate_view {
 typedef bool (*negotiate_walk_fn)(void *arg, const struct negotiate_view *v);
 void negotiate_walk(const struct negotiate *n, negotiate_walk_fn fn, void *arg);
 bool negotiate_is_missing(const struct negotiate_view *v, uint32_t rank);
+bool negotiate_is_submitted(const struct negotiate_view *v, uint32_t rank);
+
+/* When one of these ranks last submitted a tensor, or a process set that contains one
+ * of them last had a tensor that was ready. is_in: one entry per rank of the world. */
+uint64_t negotiate_active_ns(const struct negotiate *n, const bool *is_in);
+uint32_t negotiate_n_ranks(const struct negotiate *n);
 
 #endif

@@ -151,7 +151,9 @@ int pendings_init(struct pendings *t, uint32_t n_ranks)
 {
     *t = (struct pendings){.n_ranks = n_ranks, .n_numbers = 1};
     t->has_joined = mem_calloc(n_ranks, sizeof(*t->has_joined));
-    return t->has_joined ? pendings_add_set(t, 0, NULL, n_ranks) : -ENOMEM;
+    t->submitted_ns = mem_calloc(n_ranks, sizeof(*t->submitted_ns));
+    return t->has_joined && t->submitted_ns ? pendings_add_set(t, 0, NULL, n_ranks)
+                                            : -ENOMEM;
 }
 
 void pendings_clear(struct pendings *t)
@@ -176,6 +178,7 @@ void pendings_release(struct pendings *t)
     nametab_release(&t->set_of);
     mem_free(t->free_ids);
     mem_free(t->has_joined);
+    mem_free(t->submitted_ns);
 }
 
 /* --- becoming ready --- */
@@ -191,6 +194,8 @@ void pending_make_ready(struct pendings *t, struct pending *p)
 {
     list_remove(&t->waiting, p);
     pending_append(&t->ready, p);
+    if (p->set)
+        p->set->ready_ns = t->now_ns;
 }
 
 static int pending_complete(struct pendings *t, struct pending *p)
@@ -296,7 +301,7 @@ static int pending_new(struct pendings *t,
     return 0;
 }
 
-static bool pending_has_rank(const struct pending *p, uint32_t rank)
+bool pending_has_rank(const struct pending *p, uint32_t rank)
 {
     return p->seen[rank / 8] >> (rank % 8) & 1;
 }
@@ -307,6 +312,28 @@ bool pendings_is_missing(const struct pendings *t,
 {
     return rank < t->n_ranks && p->set && pending_wants_rank(p, rank)
            && !pending_has_rank(p, rank) && !t->has_joined[rank];
+}
+
+static bool set_view_has_any(const struct set_view *v, const bool *is_in)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < v->n && !any; i++)
+        any = is_in[v->ranks ? v->ranks[i] : i];
+    return any;
+}
+
+uint64_t pendings_active_ns(const struct pendings *t, const bool *is_in)
+{
+    uint64_t last_ns = 0;
+
+    for (uint32_t i = 0; i < t->n_ranks; i++)
+        if (is_in[i] && t->submitted_ns[i] > last_ns)
+            last_ns = t->submitted_ns[i];
+    for (const struct rank_set *s = t->sets; s; s = s->next)
+        if (s->ready_ns > last_ns && set_view_has_any(&s->view, is_in))
+            last_ns = s->ready_ns;
+    return last_ns;
 }
 
 /* A tensor of a removed set fails at once, for every rank that submits it. */
@@ -429,6 +456,7 @@ int pendings_add(struct pendings *t,
 
     if (rc < 0)
         return rc;
+    t->now_ns = t->submitted_ns[rank] = now_ns;
     if (req->coll == COLL_JOIN)
         return pending_report_no_memory(err, pendings_join(t, rank, req));
     if (!p) {

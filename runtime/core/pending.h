@@ -16,6 +16,7 @@ struct rank_set {
     struct set_view view;
     uint32_t n_joined;
     uint32_t n_pending;
+    uint64_t ready_ns; /* when its last tensor became ready; 0: none has */
 };
 
 struct claim;
@@ -57,6 +58,8 @@ struct pendings {
     bool *has_joined; /* [n_ranks] */
     uint32_t n_joined, last_joined;
     struct tensor_request join; /* the last one received */
+    uint64_t now_ns;            /* of the last request */
+    uint64_t *submitted_ns;     /* [n_ranks] of each rank's last request */
 };
 
 int pendings_init(struct pendings *t, uint32_t n_ranks);
@@ -84,5 +87,10 @@ uint32_t pending_n_missing(const struct pending *p); /* p->set is not NULL */
 bool pendings_is_missing(const struct pendings *t,
                          const struct pending *p,
                          uint32_t rank);
+bool pending_has_rank(const struct pending *p,
+                      uint32_t rank); /* rank has submitted it */
+/* When one of these ranks last submitted a tensor, or one of their sets had a tensor
+ * ready. is_in: [n_ranks]. */
+uint64_t pendings_active_ns(const struct pendings *t, const bool *is_in);
 
 #endif

@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reports late ranks. Rank 0's coordinator calls this between steps. It visits tensors
- * from the oldest on and stops at the first one that is young enough. */
+ * from the oldest on and stops at the first one that is young enough.
+ *
+ * A deadlock is reported when it has lasted half the time of a warning: before that it may
+ * be a rank that has just begun to submit what they wait for. It is searched for
+ * only when a report is due, or when the oldest tensor is old enough for it to end the
+ * world. */
 #include "runtime/core/stall.h"
+
+#include "runtime/core/deadlock.h"
 
 enum { SHOW_TENSORS = 6, SHOW_RANKS = 16 };
 static const uint64_t NS_IN_S = 1000000000ull;
@@ -9,7 +16,7 @@ static const uint64_t NS_IN_S = 1000000000ull;
 struct walk {
     const struct stall *s;
     uint64_t now_ns, next_ns;
-    bool report, must_fail;
+    bool report, must_fail, may_be_deadlock;
     size_t n_old;
     struct strbuf *out;
 };
@@ -49,6 +56,10 @@ static bool stall_find_due(void *arg, const struct negotiate_view *v)
         w->must_fail = true;
     else if (w->s->fail_ns > 0)
         w->next_ns = stall_earlier_ns(w->next_ns, v->since_ns + w->s->fail_ns);
+    if (w->s->deadlock_ns > 0 && age >= w->s->deadlock_ns)
+        w->may_be_deadlock = true;
+    else if (w->s->deadlock_ns > 0)
+        w->next_ns = stall_earlier_ns(w->next_ns, v->since_ns + w->s->deadlock_ns);
     if (w->s->warn_ns > 0) {
         uint64_t due = v->since_ns + w->s->warn_ns;
 
@@ -79,6 +90,40 @@ static bool stall_put_tensor(void *arg, const struct negotiate_view *v)
     return true;
 }
 
+/* Writes the sentence about a deadlock that is old enough. True: it is to end the world. */
+static bool stall_check_deadlock(struct walk *w, const struct negotiate *n)
+{
+    const struct stall *s = w->s;
+    struct deadlock d;
+    uint64_t age_ns;
+
+    if (!w->report && !w->must_fail && !w->may_be_deadlock)
+        return false;
+    if (deadlock_find(n, &d) < 0)
+        d.n_ranks = 0; /* out of memory: it is searched for again */
+    if (d.n_ranks == 0) {
+        if (w->may_be_deadlock)
+            w->next_ns = stall_earlier_ns(w->next_ns, w->now_ns + s->deadlock_ns / 2);
+        return false;
+    }
+    age_ns = w->now_ns > d.since_ns ? w->now_ns - d.since_ns : 0;
+    if (s->deadlock_ns > 0 && age_ns >= s->deadlock_ns) {
+        deadlock_put(&d, w->out);
+        return true;
+    }
+    if (s->deadlock_ns > 0)
+        w->next_ns = stall_earlier_ns(w->next_ns, d.since_ns + s->deadlock_ns);
+    if ((w->report || w->must_fail) && age_ns >= s->warn_ns / 2) {
+        deadlock_put(&d, w->out);
+        if (s->deadlock_ns > 0)
+            strbuf_printf(w->out,
+                          "; this ends the world in %llu s (HVD_DEADLOCK_TIMEOUT)",
+                          (unsigned long long)((s->deadlock_ns - age_ns) / NS_IN_S));
+        strbuf_puts(w->out, "; ");
+    }
+    return false;
+}
+
 enum stall_act stall_step(struct stall *s,
                           const struct negotiate *n,
                           uint64_t now_ns,
@@ -86,9 +131,11 @@ enum stall_act stall_step(struct stall *s,
                           uint64_t *ret_next_ns)
 {
     struct walk w = {.s = s, .now_ns = now_ns, .next_ns = UINT64_MAX, .out = out};
+    bool is_deadlock;
 
     negotiate_walk(n, stall_find_due, &w);
-    if (w.report || w.must_fail) {
+    is_deadlock = stall_check_deadlock(&w, n);
+    if (!is_deadlock && (w.report || w.must_fail)) {
         negotiate_walk(n, stall_put_tensor, &w);
         if (w.n_old > SHOW_TENSORS)
             strbuf_printf(out, " (and %zu more tensors)", w.n_old - SHOW_TENSORS);
@@ -97,6 +144,8 @@ enum stall_act stall_step(struct stall *s,
             w.next_ns = stall_earlier_ns(w.next_ns, now_ns + s->warn_ns);
     }
     *ret_next_ns = w.next_ns;
+    if (is_deadlock)
+        return STALL_DEADLOCK;
     if (w.must_fail)
         return STALL_FAIL;
     return w.report ? STALL_WARN : STALL_NONE;

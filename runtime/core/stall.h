@@ -8,17 +8,20 @@
 #include "runtime/core/negotiate.h"
 
 struct stall {
-    uint64_t warn_ns; /* age that is reported, and interval of reports; 0: never */
-    uint64_t fail_ns; /* age that breaks the world; 0: never */
-    uint64_t last_ns; /* time of the last report; 0: none yet */
+    uint64_t warn_ns;     /* age that is reported, and interval of reports; 0: never */
+    uint64_t fail_ns;     /* age that breaks the world; 0: never */
+    uint64_t deadlock_ns; /* age of a deadlock that breaks the world; 0: never */
+    uint64_t last_ns;     /* time of the last report; 0: none yet */
     const char *(*host_of)(void *arg, uint32_t rank); /* NULL: no hosts in the report */
     void *arg;
 };
 
-enum stall_act { STALL_NONE, STALL_WARN, STALL_FAIL };
+enum stall_act { STALL_NONE, STALL_WARN, STALL_FAIL, STALL_DEADLOCK };
 
 /* For WARN and FAIL, appends to out which tensors are missing on which ranks:
  *   tensor "g/0" (ALLREDUCE) has waited 61 s for ranks 1, 3; ... (and 5 more tensors)
+ * In front of it, if some ranks wait only for each other (deadlock.h), one sentence that
+ * says so. For DEADLOCK that sentence only.
  * *ret_next_ns: when to call again; UINT64_MAX: nothing is pending. */
 enum stall_act stall_step(struct stall *s,
                           const struct negotiate *n,

@@ -32,6 +32,7 @@ void talk_init(struct talk *t,
     t->report_late = report_late;
     t->stall.warn_ns = s->stall_warn_ns;
     t->stall.fail_ns = s->stall_fail_ns;
+    t->stall.deadlock_ns = s->deadlock_ns;
     t->stall.host_of = talk_host_of;
     t->stall.arg = t;
     t->stall_next_ns = UINT64_MAX;
@@ -66,11 +67,13 @@ void talk_release(struct talk *t)
 
 uint64_t talk_stall_ns(const struct talk *t)
 {
-    uint64_t warn_ns = t->stall.warn_ns, fail_ns = t->stall.fail_ns;
+    const uint64_t all[] = {t->stall.warn_ns, t->stall.fail_ns, t->stall.deadlock_ns};
+    uint64_t least_ns = 0;
 
-    if (warn_ns > 0 && fail_ns > 0)
-        return warn_ns < fail_ns ? warn_ns : fail_ns;
-    return warn_ns > 0 ? warn_ns : fail_ns;
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (all[i] > 0 && (least_ns == 0 || all[i] < least_ns))
+            least_ns = all[i];
+    return least_ns;
 }
 
 static int talk_receive_requests(
@@ -267,6 +270,11 @@ bool talk_check_stall(struct talk *t, uint64_t now_ns)
     case STALL_FAIL:
         (void)snprintf(cause, sizeof(cause),
                        "stalled (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS): %.400s",
+                       strbuf_str(&text));
+        control_abort(t->e->control, cause);
+        return true;
+    case STALL_DEADLOCK:
+        (void)snprintf(cause, sizeof(cause), "stalled (HVD_DEADLOCK_TIMEOUT): %.440s",
                        strbuf_str(&text));
         control_abort(t->e->control, cause);
         return true;

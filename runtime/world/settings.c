@@ -119,6 +119,8 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
     if (!v.v[KNOB_HOROVOD_STALL_CHECK_DISABLE]) {
         s.stall_warn_ns = v.v[KNOB_HOROVOD_STALL_CHECK_TIME_SECONDS];
         s.stall_fail_ns = v.v[KNOB_HOROVOD_STALL_SHUTDOWN_TIME_SECONDS];
+        if (!v.is_set[KNOB_HOROVOD_STALL_SHUTDOWN_TIME_SECONDS])
+            s.deadlock_ns = v.v[KNOB_HVD_DEADLOCK_TIMEOUT];
     }
     s.reports_late = v.v[KNOB_HVD_STALL_STACKS] != 0;
     (void)log_level_parse(v.s[KNOB_HOROVOD_LOG_LEVEL], &s.log_level); /* a choice */

@@ -42,6 +42,7 @@ struct settings {
                                _STALL_CHECK_DISABLE */
     bool reports_late;      /* HVD_STALL_STACKS: late ranks report it themselves */
     uint64_t stall_fail_ns; /* HOROVOD_STALL_SHUTDOWN_TIME_SECONDS, 0: never */
+    uint64_t deadlock_ns;   /* HVD_DEADLOCK_TIMEOUT, 600; 0 if the former is set */
 
     enum log_level log_level;   /* HOROVOD_LOG_LEVEL, warning */
     bool has_log_time;          /* HOROVOD_LOG_HIDE_TIME, HOROVOD_LOG_TIMESTAMP */

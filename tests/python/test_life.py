@@ -74,6 +74,23 @@ class Life(unittest.TestCase):
             self.assertEqual(ended.code, 0, ended)
             self.assertIn("LATE", ended.out)
 
+    def test_ranks_that_wait_for_each_other_are_reported_and_ended(self):
+        limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HVD_DEADLOCK_TIMEOUT": "3"}
+        ends = self.ranks(2, "uneven", **limits)
+        sentence = (
+            '2 ranks wait only for each other: rank 0 waits for rank 1 in tensor "allreduce.gradient" '
+            '(ALLREDUCE), rank 1 waits for rank 0 in tensor "barrier" (BARRIER); usual causes are different '
+            "numbers of steps or a branch that only some ranks take: give all ranks equal steps, or call "
+            "hvd.join() after the last one"
+        )
+        self.assertRegex(
+            ends[0].out,
+            re.escape(sentence) + r"; this ends the world in [0-2] s \(HVD_DEADLOCK_TIMEOUT\); ",
+        )
+        for ended in ends:
+            self.assertEqual(ended.code, 0, ended)
+            self.assertIn(f"stalled (HVD_DEADLOCK_TIMEOUT): {sentence}", ended.out)
+
     @contextlib.contextmanager
     def waiting_in_init(self, code):
         """A process in the middle of init(): it has connected and waits for ranks that never start."""

@@ -56,6 +56,17 @@ class Backend(JobTest):
         self.assertEqual(sorted(said[1:]), ["rank 0 has 2", "rank 1 has 2"])
 
     @only_torch("debian")
+    def test_unequal_batches_of_ddp_end_with_a_sentence(self):
+        said = self.lines_of("uneven", HVD_DEADLOCK_TIMEOUT="1")
+        self.assertEqual(len(said), 2, said)
+        for line in said:
+            self.assertRegex(
+                line,
+                r"^rank [01] said \w+: .*2 ranks wait only for each other: rank 0 waits for rank 1 in tensor "
+                r'"torch\.\S+" \(ALLREDUCE\), rank 1 waits for rank 0 in tensor "torch\.\S+" \(BARRIER\)',
+            )
+
+    @only_torch("debian")
     def test_ranks_that_disagree_get_an_error(self):
         said = self.lines_of("detail", TORCH_DISTRIBUTED_DEBUG="DETAIL")
         self.assertEqual(len(said), 2, said)

@@ -154,7 +154,7 @@ NEGOTIATE_TEST(stall_names_tensors_and_missing_ranks, 4, 0)
     assert_true(next == UINT64_MAX);
     assert_int_equal(negotiate_add(n, 0, &a, 100ull * S, NULL), 0);
     assert_int_equal(negotiate_add(n, 2, &a, 100ull * S, NULL), 0);
-    assert_int_equal(negotiate_add(n, 1, &b, 110ull * S, NULL), 0);
+    assert_int_equal(negotiate_add(n, 1, &b, 140ull * S, NULL), 0);
     assert_int_equal(stall_step(&s, n, 159ull * S, &out, &next), STALL_NONE);
     assert_int_equal(next, 160ull * S);
     assert_int_equal(stall_step(&s, n, 161ull * S, &out, &next), STALL_WARN);
@@ -164,9 +164,89 @@ NEGOTIATE_TEST(stall_names_tensors_and_missing_ranks, 4, 0)
     strbuf_clear(&out);
     assert_int_equal(stall_step(&s, n, 200ull * S, &out, &next), STALL_NONE);
     assert_int_equal(stall_step(&s, n, 221ull * S, &out, &next), STALL_WARN);
-    assert_string_equal(strbuf_str(&out),
-                        "tensor \"a\" (ALLREDUCE) has waited 121 s for ranks 1, 3; "
-                        "tensor \"b\" (ALLREDUCE) has waited 111 s for ranks 0, 2, 3");
+    assert_string_equal(
+        strbuf_str(&out),
+        "3 ranks wait only for each other: rank 0 waits for rank 1 in "
+        "tensor \"a\" (ALLREDUCE), rank 1 waits for rank 0 in tensor "
+        "\"b\" (ALLREDUCE); usual causes are different numbers of steps "
+        "or a branch that only some ranks take: give all ranks equal "
+        "steps, or call hvd.join() after the last one; "
+        "tensor \"a\" (ALLREDUCE) has waited 121 s for ranks 1, 3; "
+        "tensor \"b\" (ALLREDUCE) has waited 81 s for ranks 0, 2, 3");
+}
+
+/* Times in seconds. */
+static enum stall_act
+stall_at(struct stall *s, const struct negotiate *n, unsigned now, unsigned *ret_next)
+{
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    uint64_t next;
+    enum stall_act act;
+
+    strbuf_init(&out, 4096);
+    act = stall_step(s, n, (uint64_t)now * S, &out, &next);
+    *ret_next = next == UINT64_MAX ? 0 : (unsigned)(next / S);
+    if (act == STALL_DEADLOCK) /* the sentence only */
+        assert_null(strstr(strbuf_str(&out), "has waited"));
+    return act;
+}
+
+static void add_at(struct negotiate *n, uint32_t rank, const char *name, unsigned now)
+{
+    struct tensor_request q = request_make(COLL_ALLREDUCE, name);
+
+    assert_int_equal(negotiate_add(n, rank, &q, (uint64_t)now * S, NULL), 0);
+}
+
+NEGOTIATE_TEST(a_deadlock_ends_the_world_after_its_own_time, 3, 0)
+{
+    struct stall s = {.warn_ns = 60ull * S, .deadlock_ns = 600ull * S};
+    unsigned next;
+
+    add_at(n, 0, "a", 100);
+    add_at(n, 1, "b", 130);
+    assert_int_equal(stall_at(&s, n, 160, &next), STALL_WARN);
+    assert_int_equal(stall_at(&s, n, 720, &next), STALL_WARN);
+    assert_int_equal(next, 730);
+    add_at(n, 1, "c", 725); /* rank 1 works */
+    assert_int_equal(stall_at(&s, n, 730, &next), STALL_NONE);
+    assert_int_equal(stall_at(&s, n, 1310, &next), STALL_WARN);
+    assert_int_equal(next, 1325);
+    assert_int_equal(stall_at(&s, n, 1324, &next), STALL_NONE);
+    assert_int_equal(stall_at(&s, n, 1325, &next), STALL_DEADLOCK);
+}
+
+NEGOTIATE_TEST(a_late_rank_never_ends_the_world_by_default, 3, 0)
+{
+    struct stall s = {.warn_ns = 60ull * S, .deadlock_ns = 600ull * S};
+    unsigned next;
+
+    add_at(n, 0, "a", 100);
+    add_at(n, 2, "a", 100);
+    add_at(n, 2, "b", 100);
+    assert_int_equal(stall_at(&s, n, 86400, &next), STALL_WARN);
+    assert_int_equal(stall_at(&s, n, 86460, &next), STALL_WARN);
+    add_at(n, 1, "b", 86461);
+    add_at(n, 1, "a", 86461);
+    add_at(n, 0, "b", 86461);
+    assert_int_equal(stall_at(&s, n, 90000, &next), STALL_NONE);
+    assert_int_equal(next, 0);
+}
+
+NEGOTIATE_TEST(a_deadlock_is_found_without_warnings, 2, 0)
+{
+    struct stall s = {.deadlock_ns = 600ull * S};
+    unsigned next;
+
+    add_at(n, 0, "a", 100);
+    assert_int_equal(stall_at(&s, n, 100, &next), STALL_NONE);
+    assert_int_equal(next, 700);
+    assert_int_equal(stall_at(&s, n, 700, &next), STALL_NONE);
+    assert_int_equal(next, 1000);
+    add_at(n, 1, "b", 800);
+    assert_int_equal(stall_at(&s, n, 1000, &next), STALL_NONE);
+    assert_int_equal(next, 1400);
+    assert_int_equal(stall_at(&s, n, 1400, &next), STALL_DEADLOCK);
 }
 
 NEGOTIATE_TEST(stall_can_end_the_world, 2, 0)

@@ -146,6 +146,15 @@ UNIT_TEST(one_switch_ends_all_stall_checks)
 
     assert_int_equal(s.stall_warn_ns, 0);
     assert_int_equal(s.stall_fail_ns, 0);
+    assert_int_equal(read_all("HOROVOD_STALL_CHECK_DISABLE=1").deadlock_ns, 0);
+}
+
+UNIT_TEST(the_users_limit_of_a_stall_replaces_that_of_a_deadlock)
+{
+    assert_int_equal(read_all("").deadlock_ns, 600 * NS_PER_S);
+    assert_int_equal(read_all("HVD_DEADLOCK_TIMEOUT=2").deadlock_ns, 2 * NS_PER_S);
+    assert_int_equal(read_all("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=0").deadlock_ns, 0);
+    assert_int_equal(read_all("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=9").deadlock_ns, 0);
 }
 
 UNIT_TEST(dynamic_is_no_file_name)

@@ -120,7 +120,7 @@
     X(STALL_SHUTDOWN, "--stall-check-shutdown-time-seconds", "", "", "", "SECONDS", SECONDS,   \
       0, OPTION_DAY, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",                                    \
       "stall_check.shutdown_time_seconds", COUNT, STALL,                                       \
-      "age at which a tensor ends the job; 0: never (default: 0)")                             \
+      "age at which a tensor ends the job; 0: never (default: only a deadlock does)")          \
     X(MPI_THREADS_DISABLE, "--mpi-threads-disable", "", "--no-mpi-threads-disable", "", "",    \
       SWITCH, 0, 0, "HOROVOD_MPI_THREADS_DISABLE", "library_options.mpi_threads_disable",      \
       COUNT, LIBRARY, "accepted without effect: MPI is not used")                              \

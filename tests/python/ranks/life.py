@@ -107,6 +107,16 @@ def late():
     print("LATE", flush=True)
 
 
+def uneven():
+    """Rank 0 takes a step more than rank 1, which is at the barrier after the last one."""
+    try:
+        for _ in range(20 + (hvd.rank() == 0)):  # the last ones by plan
+            hvd.allreduce(torch.ones(4), name="gradient")
+        hvd.barrier()
+    except hvd.HorovodInternalError as e:
+        print(f"FAILED {e}", flush=True)
+
+
 def data_loader():
     total = 0
     for _ in range(2):
@@ -130,4 +140,5 @@ hvd.init()
     "exit-pending": exits_with_pending,
     "data-loader": data_loader,
     "late": late,
+    "uneven": uneven,
 }[sys.argv[1]]()

@@ -55,6 +55,19 @@ def late():
     print(f"rank {dist.get_rank()} has {x.item():.0f}", flush=True)
 
 
+def uneven():
+    """Rank 0 has one batch more than rank 1, which is at the barrier after the last one."""
+    dist.init_process_group("hvd")
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 3))
+
+    def train():
+        for _ in range(3 - dist.get_rank()):
+            model(torch.ones(2, 3)).sum().backward()
+        dist.barrier()
+
+    said(train)
+
+
 def detail():
     """With TORCH_DISTRIBUTED_DEBUG=DETAIL ranks that disagree get an error at once."""
     dist.init_process_group("hvd")
