@@ -281,17 +281,27 @@ int hvd_received_splits(hvd_handle h, int64_t *ret, int n)
     return count;
 }
 
-int hvd_joined_last(hvd_handle h)
+static int api_result_rank(hvd_handle h, enum collective coll)
 {
     struct err *err = api_fresh_error();
-    struct op *op = api_find_ended(h, COLL_JOIN, err);
+    struct op *op = api_find_ended(h, coll, err);
     int rank;
 
     if (!op)
         return err->code;
-    rank = (int)op->joined_last;
+    rank = (int)op->result_rank;
     op_unref(op);
     return rank;
+}
+
+int hvd_joined_last(hvd_handle h)
+{
+    return api_result_rank(h, COLL_JOIN);
+}
+
+int hvd_probed_rank(hvd_handle h)
+{
+    return api_result_rank(h, COLL_PROBE);
 }
 
 int hvd_release(hvd_handle h)

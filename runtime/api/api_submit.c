@@ -251,7 +251,8 @@ static int draft_check_memory(const struct op_draft *c)
                         || (op->req.coll == COLL_REDUCE && is_root)
                         || (is_pair && !is_root);
 
-    if (op->req.coll == COLL_BARRIER || op->req.coll == COLL_JOIN)
+    if (op->req.coll == COLL_BARRIER || op->req.coll == COLL_JOIN
+        || op->req.coll == COLL_PROBE)
         return 0;
     if (op->count > 0 && ((needs_data && !c->t.data) || (needs_output && !c->t.output)))
         return err_set(c->err, HVD_INVALID_ARGUMENT,
@@ -542,6 +543,23 @@ int hvd_send_async(const struct hvd_tensor *t, int dst_rank, hvd_handle *ret_han
 int hvd_recv_async(const struct hvd_tensor *t, int src_rank, hvd_handle *ret_handle)
 {
     return transfer_submit(t, src_rank, "src_rank", false, ret_handle);
+}
+
+int hvd_probe_async(const struct hvd_tensor *t, hvd_handle *ret_handle)
+{
+    struct op_draft c;
+    int rc = draft_init_in_set(&c, t, COLL_PROBE, 0);
+
+    if (rc == 0 && c.w->contract.place.rank >= PAIR_MAX_RANKS)
+        rc = err_set(c.err, HVD_INVALID_ARGUMENT,
+                     "tensor \"%.200s\": only ranks below %u can send and receive",
+                     c.t.name, PAIR_MAX_RANKS);
+    if (rc == 0 && !pair_probe_name(c.t.name, c.w->contract.place.rank, c.op->req.name))
+        rc = err_set(c.err, HVD_INVALID_ARGUMENT,
+                     "hvd_tensor.name: has %zu bytes, of a probe at most %zu",
+                     strlen(c.t.name),
+                     pair_name_max(PAIR_MAX_RANKS - 1, c.w->contract.place.rank));
+    return draft_finish(&c, rc, ret_handle);
 }
 
 int hvd_register_async(const struct hvd_tensor *t,

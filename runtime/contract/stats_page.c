@@ -29,7 +29,7 @@ static const struct metric {
 static const char *const kinds[] = {
     "allreduce",          "allgather", "broadcast", "barrier", "alltoall",
     "reducescatter",      "reduce",    "gather",    "join",    "process_set_add",
-    "process_set_remove", "sendrecv",  "register"};
+    "process_set_remove", "sendrecv",  "register",  "probe"};
 
 const char *stats_kind_name(size_t kind)
 {

@@ -40,12 +40,26 @@ static bool search_add_submitters(void *arg, const struct negotiate_view *v)
     return true;
 }
 
-/* The first rank of the set that has not submitted it; v->n_ranks: none. */
+/* A probe waits for one of all other ranks, so it is stuck when all of them are. */
+static bool search_may_send(const struct search *s, const struct negotiate_view *v)
+{
+    bool may = false;
+
+    for (uint32_t r = 0; r < v->n_ranks && !may; r++)
+        may = !s->is_in[r];
+    return may;
+}
+
+/* The first rank of the set that it waits for; v->n_ranks: it may become ready. */
 static uint32_t search_first_missing(const struct search *s,
                                      const struct negotiate_view *v)
 {
     uint32_t r = 0;
 
+    if (v->coll == COLL_PROBE && search_may_send(s, v))
+        return v->n_ranks;
+    if (v->coll == COLL_PROBE)
+        return negotiate_is_submitted(v, 0) ? 1 : 0;
     while (r < v->n_ranks && !(s->is_in[r] && negotiate_is_missing(v, r)))
         r++;
     return r;
@@ -124,10 +138,14 @@ static void deadlock_put_wait(const struct deadlock_wait *w, struct strbuf *out)
                   collective_name(w->tensor.coll));
 }
 
+static bool wait_is_transfer(const struct deadlock_wait *w)
+{
+    return w->tensor.coll == COLL_SENDRECV || w->tensor.coll == COLL_PROBE;
+}
+
 void deadlock_put(const struct deadlock *d, struct strbuf *out)
 {
-    bool is_transfer =
-        d->of[0].tensor.coll == COLL_SENDRECV && d->of[1].tensor.coll == COLL_SENDRECV;
+    bool is_transfer = wait_is_transfer(&d->of[0]) && wait_is_transfer(&d->of[1]);
 
     strbuf_printf(out, "%u ranks wait only for each other: ", d->n_ranks);
     deadlock_put_wait(&d->of[0], out);

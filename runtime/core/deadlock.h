@@ -20,7 +20,7 @@ struct deadlock {
 /* ret is valid until the next request or answer. 0, -ENOMEM. */
 int deadlock_find(const struct negotiate *n, struct deadlock *ret);
 
-/* Appends one sentence: who waits for whom in which tensor, and the usual causes. */
+/* Appends one sentence: two ranks, the tensors in which they wait, and the usual causes. */
 void deadlock_put(const struct deadlock *d, struct strbuf *out);
 
 #endif

@@ -44,7 +44,8 @@ enum member_kind {
     MEMBER_NOTHING,
     MEMBER_RUN,   /* items, all of one batch */
     MEMBER_FAIL,  /* items[0].op fails with text */
-    MEMBER_JOIN,  /* items[0].op ends: all have joined, last_joined was the last */
+    MEMBER_JOIN,  /* items[0].op ends: all have joined */
+    MEMBER_PROBE, /* items[0].op ends: a rank sends */
     MEMBER_TUNE,  /* use tuning from here on */
     MEMBER_AGREE, /* begin an agreement with words; pass its result to member_agreed */
     MEMBER_PAIR,  /* all ranks connect the pair (pair.h) set_id */
@@ -57,8 +58,8 @@ struct member_act { /* valid until the next call of member_next or member_agreed
     const uint64_t
         *counts; /* RUN of allgather and gather: rows of each rank of the set */
     uint32_t n_counts;
-    uint32_t set_id; /* RUN of SET_ADD: the new set; PAIR, SET */
-    uint32_t last_joined;
+    uint32_t set_id;      /* RUN of SET_ADD: the new set; PAIR, SET */
+    uint32_t result_rank; /* JOIN: the last that joined; PROBE: the sender */
     const char *text;
     const struct tuning *tuning;
     const uint64_t *words;

@@ -46,6 +46,8 @@ static int member_note_slot(struct member *m, uint32_t slot, struct err *err)
 /* Must this rank submit this tensor too? */
 static bool member_is_to_submit(const struct member *m, const struct tensor_request *q)
 {
+    if (q->coll == COLL_PROBE)
+        return false;
     return request_by_members(q) ? request_set_has(q, m->rank)
                                  : member_is_in_set(m, q->process_set);
 }
@@ -210,6 +212,23 @@ member_take_foreign_set(struct member *m, struct member_act *ret, struct err *er
     return 0;
 }
 
+/* The answer of a probe is for the rank that has submitted it. */
+static int member_take_probe(struct member *m, struct member_act *ret, struct err *err)
+{
+    const struct tensor_request *q = &m->down.req;
+    struct member_op *op = member_find_op(m, q->process_set, q->name);
+
+    if (!op)
+        return 0;
+    ret->kind = MEMBER_PROBE;
+    ret->result_rank = q->root;
+    if (member_add_item(m, 0, op) < 0)
+        return err_set(err, -ENOMEM, "out of memory for a batch");
+    ret->items = m->items;
+    ret->n_items = 1;
+    return 0;
+}
+
 void member_hand_out(struct member *m, size_t n, struct member_act *ret)
 {
     for (size_t i = 0, z = 0; i < n; i++)
@@ -231,6 +250,8 @@ int member_answer(
     *more = false;
     if (down_is_foreign_set(m, d))
         return member_take_foreign_set(m, ret, err);
+    if (d->kind == DOWN_RUN && d->has_req && d->req.coll == COLL_PROBE)
+        return member_take_probe(m, ret, err);
     switch (d->kind) {
     case DOWN_RUN:
         *more = d->fuse_next;
@@ -249,7 +270,7 @@ int member_answer(
                 err, -EPROTO,
                 "rank 0 reports that all ranks have joined, but this rank has not");
         ret->kind = MEMBER_JOIN;
-        ret->last_joined = d->req.root;
+        ret->result_rank = d->req.root;
         break;
     case DOWN_PAIR:
         ret->kind = MEMBER_PAIR;

@@ -267,6 +267,8 @@ static bool request_fits_set(const struct tensor_request *r)
         return false;
     if (r->region > 0 && (r->place != PLACE_CUDA || r->coll == COLL_REGISTER))
         return false;
+    if (r->coll == COLL_PROBE && r->process_set != 0)
+        return false;
     return r->coll == COLL_SENDRECV ? pair_has(r->process_set, r->root)
                                     : !pair_is(r->process_set);
 }

@@ -28,6 +28,15 @@ bool set_view_has(const struct set_view *s, uint32_t rank)
     return false;
 }
 
+bool set_view_has_any(const struct set_view *v, const bool *is_in)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < v->n && !any; i++)
+        any = is_in[v->ranks ? v->ranks[i] : i];
+    return any;
+}
+
 struct request_pair { /* the two ranks of an error message, lower rank first */
     const struct tensor_request *a, *b;
     uint32_t a_rank, b_rank;
@@ -226,6 +235,7 @@ static int mismatch_fields(struct err *why, const struct request_pair *p)
     case COLL_ALLTOALL:
     case COLL_SENDRECV: /* its name contains the root */
     case COLL_REGISTER:
+    case COLL_PROBE:
     case COLL_BARRIER:
     case COLL_JOIN:
     case COLL_SET_ADD:
@@ -326,7 +336,8 @@ int mismatch_joined(const struct tensor_request *q, struct err *why)
         [COLL_SET_ADD] = "Adding a process set",
         [COLL_SET_REMOVE] = "Removing a process set",
         [COLL_SENDRECV] = "Send and receive",
-        [COLL_REGISTER] = "Registering a buffer"};
+        [COLL_REGISTER] = "Registering a buffer",
+        [COLL_PROBE] = "Probe"};
     char name[NAME_SHOWN_MAX];
 
     if (q->coll == COLL_ALLREDUCE && q->region > 0) /* a joined rank has no buffer */

@@ -12,6 +12,8 @@ struct set_view { /* ranks of the process set, ascending; ranks NULL: 0 to n - 1
     const uint32_t *ranks;
 };
 bool set_view_has(const struct set_view *s, uint32_t rank);
+/* Is one of its ranks in? is_in: per rank of the world. */
+bool set_view_has_any(const struct set_view *s, const bool *is_in);
 
 /* Compares two ranks' requests of one name. 0, or -EINVAL with the message in why. */
 int mismatch_pair(const struct tensor_request *a,

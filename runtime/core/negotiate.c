@@ -318,6 +318,7 @@ static bool pending_is_cached(const struct pending *p)
     case COLL_SET_ADD:
     case COLL_SET_REMOVE:
     case COLL_REGISTER:
+    case COLL_PROBE:
     case COLL_COUNT:
         break;
     }

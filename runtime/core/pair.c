@@ -69,3 +69,33 @@ bool pair_name(const char *name, uint32_t src, uint32_t dst, char ret[TENSOR_NAM
     memcpy(ret + n, text, n_text + 1);
     return true;
 }
+
+static size_t pair_probe_text(uint32_t dst, char ret[DIRECTION_MAX])
+{
+    return (size_t)snprintf(ret, DIRECTION_MAX, " (any -> %u)", dst);
+}
+
+bool pair_probe_name(const char *name, uint32_t dst, char ret[TENSOR_NAME_MAX])
+{
+    char text[DIRECTION_MAX];
+    size_t n = strlen(name), n_text;
+
+    if (n > pair_name_max(PAIR_MAX_RANKS - 1, dst))
+        return false; /* every send must have room for its direction */
+    n_text = pair_probe_text(dst, text);
+    memcpy(ret, name, n);
+    memcpy(ret + n, text, n_text + 1);
+    return true;
+}
+
+bool pair_is_probed(const char *probe, const char *sent, uint32_t src, uint32_t dst)
+{
+    char text[DIRECTION_MAX];
+    size_t n = strlen(probe), n_text = pair_probe_text(dst, text);
+
+    if (n < n_text || strcmp(probe + n - n_text, text) != 0
+        || strncmp(probe, sent, n - n_text) != 0)
+        return false;
+    (void)pair_direction_text(src, dst, text);
+    return strcmp(sent + n - n_text, text) == 0;
+}

@@ -31,4 +31,10 @@ bool pair_has(uint32_t set, uint32_t rank);
 bool pair_name(const char *name, uint32_t src, uint32_t dst, char ret[TENSOR_NAME_MAX]);
 size_t pair_name_max(uint32_t src, uint32_t dst);
 
+/* A probe asks which rank sends to dst under a name; its own name is "grad (any -> 1)".
+ * Writes that. False: as pair_name. */
+bool pair_probe_name(const char *name, uint32_t dst, char ret[TENSOR_NAME_MAX]);
+/* Is `sent` the name of a transfer from src to dst that this probe of dst asks for? */
+bool pair_is_probed(const char *probe, const char *sent, uint32_t src, uint32_t dst);
+
 #endif

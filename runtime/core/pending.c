@@ -8,7 +8,7 @@
  * I2  n_seen + n_excused counts every rank of the set at most once: a rank that has
  *     joined submits nothing until all have joined.
  *
- * pending_groups.c handles groups. */
+ * pending_groups.c handles groups, pending_probes.c probes. */
 #include "runtime/core/pending.h"
 
 #include <errno.h>
@@ -19,6 +19,7 @@
 #include "runtime/core/negotiate.h"
 #include "runtime/core/pair.h"
 #include "runtime/core/pending_groups.h"
+#include "runtime/core/pending_probes.h"
 
 static void pending_append(struct pending_list *l, struct pending *p)
 {
@@ -161,6 +162,7 @@ void pendings_clear(struct pendings *t)
     list_release(&t->waiting);
     list_release(&t->ready);
     nametab_release(&t->names);
+    t->n_probes = 0;
     groups_clear(t);
     for (struct rank_set *s = t->sets; s; s = s->next)
         s->n_pending = 0;
@@ -218,6 +220,8 @@ static int pending_complete(struct pendings *t, struct pending *p)
 /* Must that rank submit this tensor? */
 static bool pending_wants_rank(const struct pending *p, uint32_t rank)
 {
+    if (p->first.coll == COLL_PROBE)
+        return rank == p->first_rank;
     return request_by_members(&p->first) ? request_set_has(&p->first, rank)
                                          : set_view_has(&p->set->view, rank);
 }
@@ -226,6 +230,8 @@ uint32_t pending_n_missing(const struct pending *p)
 {
     uint32_t n = request_by_members(&p->first) ? p->first.n_set : p->set->view.n;
 
+    if (p->first.coll == COLL_PROBE)
+        return !p->is_complete; /* the sender */
     return n - p->n_seen - p->n_excused;
 }
 
@@ -233,6 +239,8 @@ static uint32_t pending_count_excused(const struct pendings *t, const struct pen
 {
     uint32_t n = 0;
 
+    if (p->first.coll == COLL_PROBE)
+        return 0;
     if (!request_by_members(&p->first))
         return p->set->n_joined;
     for (uint32_t i = 0; i < t->n_ranks && t->n_joined > 0; i++)
@@ -242,7 +250,7 @@ static uint32_t pending_count_excused(const struct pendings *t, const struct pen
 
 static int pending_complete_if_whole(struct pendings *t, struct pending *p)
 {
-    return pending_n_missing(p) == 0 ? pending_complete(t, p) : 0;
+    return !p->is_complete && pending_n_missing(p) == 0 ? pending_complete(t, p) : 0;
 }
 
 /* --- one rank's tensor --- */
@@ -294,6 +302,7 @@ static int pending_new(struct pendings *t,
         return -ENOMEM;
     }
     p->n_excused = p->set ? pending_count_excused(t, p) : 0;
+    t->n_probes += req->coll == COLL_PROBE;
     if (p->set)
         p->set->n_pending++;
     pending_append(&t->waiting, p);
@@ -312,15 +321,6 @@ bool pendings_is_missing(const struct pendings *t,
 {
     return rank < t->n_ranks && p->set && pending_wants_rank(p, rank)
            && !pending_has_rank(p, rank) && !t->has_joined[rank];
-}
-
-static bool set_view_has_any(const struct set_view *v, const bool *is_in)
-{
-    bool any = false;
-
-    for (uint32_t i = 0; i < v->n && !any; i++)
-        any = is_in[v->ranks ? v->ranks[i] : i];
-    return any;
 }
 
 uint64_t pendings_active_ns(const struct pendings *t, const bool *is_in)
@@ -478,6 +478,7 @@ int pendings_add(struct pendings *t,
     p->seen[rank / 8] |= (uint8_t)(1u << (rank % 8));
     p->n_seen++;
     p->n_hits += is_hit;
+    probes_match(t, p);
     return pending_report_no_memory(err, pending_complete_if_whole(t, p));
 }
 

@@ -55,6 +55,7 @@ struct pendings {
     struct nametab names;  /* of waiting, except complete tensors of a group */
     struct nametab groups; /* not complete yet */
     struct pending_list waiting, ready;
+    size_t n_probes;  /* in waiting */
     bool *has_joined; /* [n_ranks] */
     uint32_t n_joined, last_joined;
     struct tensor_request join; /* the last one received */

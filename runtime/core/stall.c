@@ -32,6 +32,10 @@ static void stall_put_ranks(struct strbuf *out,
 {
     uint32_t shown = 0, missing = v->n_missing;
 
+    if (v->coll == COLL_PROBE) {
+        strbuf_puts(out, "a send from any rank");
+        return;
+    }
     if (missing == 0) {
         strbuf_puts(out, "the rest of its group");
         return;

@@ -37,6 +37,7 @@ static const char *const coll_names[COLL_COUNT] = {
     [COLL_SET_REMOVE] = "PROCESS_SET_REMOVE",
     [COLL_SENDRECV] = "SENDRECV",
     [COLL_REGISTER] = "REGISTER",
+    [COLL_PROBE] = "PROBE",
 };
 
 size_t dtype_size(enum dtype t)

@@ -40,6 +40,7 @@ enum collective {
     COLL_SET_REMOVE,
     COLL_SENDRECV, /* from root to the other rank of a pair (pair.h) */
     COLL_REGISTER, /* registers GPU memory, or deregisters it */
+    COLL_PROBE,    /* which rank sends to this one (pair.h)? */
     COLL_COUNT
 };
 

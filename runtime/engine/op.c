@@ -130,6 +130,7 @@ bool op_has_result(const struct op *op)
     case COLL_SET_REMOVE:
     case COLL_SENDRECV:
     case COLL_REGISTER:
+    case COLL_PROBE:
     case COLL_COUNT:
         break;
     }

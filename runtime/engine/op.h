@@ -68,7 +68,7 @@ struct op {
     bool has_no_memory; /* the caller's alloc returned NULL: take part, then fail */
     int result_ndim;
     int64_t result_shape[TENSOR_MAX_DIMS];
-    uint32_t joined_last; /* COLL_JOIN: set before op_finish */
+    uint32_t result_rank; /* COLL_JOIN, COLL_PROBE: set before op_finish */
     uint32_t set_id;      /* COLL_SET_ADD: the new set; set before op_finish */
     char error[MESSAGE_TEXT_MAX];
     _Atomic int status; /* HVD_IN_PROGRESS or the end */

@@ -239,7 +239,7 @@ static void step_finish_act(struct step *s, const struct member_act *act, int st
 {
     struct op *op = op_of(act->items[0].op);
 
-    op->joined_last = act->last_joined;
+    op->result_rank = act->result_rank;
     engine_finish_op(s->e, op, status, act->text);
     engine_wake_waiters(s->e);
 }
@@ -260,6 +260,7 @@ static void step_do_act(struct step *s, const struct member_act *act)
         step_finish_act(s, act, HVD_INVALID_ARGUMENT);
         break;
     case MEMBER_JOIN:
+    case MEMBER_PROBE:
         step_finish_act(s, act, HVD_OK);
         break;
     case MEMBER_PAIR:

@@ -324,6 +324,13 @@ HVD_API int
 hvd_send_async(const struct hvd_tensor *t, int dst_rank, hvd_handle *ret_handle);
 HVD_API int
 hvd_recv_async(const struct hvd_tensor *t, int src_rank, hvd_handle *ret_handle);
+/* Ends when another rank has a send to this rank pending under this name, which this
+ * rank has not received; hvd_probed_rank then returns that rank. Receive from it to get
+ * the tensor: of several sends the probe names the oldest. One probe of a name is
+ * pending at a time. t: only name, done and is_held are used. */
+HVD_API int hvd_probe_async(const struct hvd_tensor *t, hvd_handle *ret_handle);
+/* A rank; HVD_INVALID_ARGUMENT before the end of the probe. */
+HVD_API int hvd_probed_rank(hvd_handle h);
 /* Ends when all ranks of the set have submitted it. t: only name, done and
  * is_held are used. */
 HVD_API int

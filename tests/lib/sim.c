@@ -184,6 +184,7 @@ static void fill_request(const struct sim *s,
     case COLL_BARRIER:
     case COLL_JOIN:
     case COLL_REGISTER:
+    case COLL_PROBE:
     case COLL_COUNT:
         break;
     case COLL_SET_ADD:

@@ -337,9 +337,9 @@ void sim_take_join(struct sim *s, uint32_t rank, const struct member_act *act)
 
     if (inst->run == 0)
         inst->last_joined = s->last_join;
-    if (act->last_joined != inst->last_joined)
+    if (act->result_rank != inst->last_joined)
         sim_wrong(s, "rank %u got rank %u as the last joined, it was %llu", rank,
-                  act->last_joined, (unsigned long long)inst->last_joined);
+                  act->result_rank, (unsigned long long)inst->last_joined);
     if (op->req.coll != COLL_JOIN || inst->submitted != inst->wanted)
         sim_wrong(s, "rank %u: %s ended as a join of all", rank, op->req.name);
     inst->run |= 1u << rank;

@@ -114,6 +114,7 @@ static bool sim_do_act(struct sim *s, uint32_t rank, const struct member_act *ac
 {
     switch (act->kind) {
     case MEMBER_NOTHING:
+    case MEMBER_PROBE: /* no rank submits one */
         return false;
     case MEMBER_RUN:
         sim_begin_run(s, rank, act);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which ranks wait only for each other. A row is what ranks have submitted, in order:
  * "0:a" is tensor a of rank 0, "0:2b" is b of process set 2 = {0, 1}, "1>0:t" a
- * transfer, submitted by its sender, and "0<1:t" by its receiver. */
+ * transfer, submitted by its sender, and "0<1:t" by its receiver; "0<?:t" asks who
+ * sends. */
 #include "runtime/core/deadlock.h"
 #include "tests/unit/core_negotiate.h"
 
@@ -19,6 +20,9 @@ static void word_add(struct negotiate *n, const char *w, uint64_t now_ns)
         q.process_set = 1;
     } else if (w[1] == ':') {
         q = request_make(w[2] == 'j' ? COLL_JOIN : COLL_ALLREDUCE, w + 2);
+    } else if (w[2] == '?') {
+        q = request_make(COLL_PROBE, "");
+        assert_true(pair_probe_name(w + 4, rank, q.name));
     } else {
         uint32_t peer = (uint32_t)(w[2] - '0'), src = w[1] == '>' ? rank : peer;
 
@@ -86,6 +90,11 @@ UNIT_TEST(ranks_that_wait_only_for_each_other_are_found)
         {"0:a 1:b 1:2c 3:d 0:2c", "0 > 1, 1 > 0", 3, 5},
         /* the change of a set without these ranks does not count */
         {"0>1:t 1<0:u 2>3:v 3<2:v", "0 > 1, 1 > 0", 2, 2},
+        /* 0 waits for any rank: it is stuck when all of them wait */
+        {"0<?:t 1:a 2:a", "", 0, 0},
+        {"0<?:t 1:a 2:a 3:a", "0 > 1, 1 > 0", 4, 4},
+        {"0<?:t 1<?:t 2<?:t 3<?:t", "0 > 1, 1 > 0", 4, 4},
+        {"0<?:t 1>0:t", "", 0, 0},
         /* rank 1 has joined: it is missing nowhere */
         {"1:join 0:a 2:a", "", 0, 0},
     };

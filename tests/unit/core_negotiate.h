@@ -53,6 +53,8 @@ static inline void put_run(struct strbuf *got, const struct down *d)
         strbuf_putc(got, ']');
     if (d->req.coll == COLL_SET_ADD)
         strbuf_printf(got, " = %u", d->req.process_set);
+    if (d->req.coll == COLL_PROBE)
+        strbuf_printf(got, " is from %u", d->req.root);
     if (request_by_members(&d->req))
         strbuf_printf(got, " by %u", d->req.n_set);
     strbuf_puts(got, d->fuse_next ? " and " : "; ");

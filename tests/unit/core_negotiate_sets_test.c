@@ -198,6 +198,54 @@ NEGOTIATE_TEST(what_is_no_free_transfer_keeps_its_place, 4, 0)
                    "(3 -> 0); pair 1; g (2 -> 0); e (1 -> 2); ");
 }
 
+static struct tensor_request request_probe(const char *what, uint32_t dst)
+{
+    struct tensor_request q = request_make(COLL_PROBE, what);
+
+    assert_true(pair_probe_name(what, dst, q.name));
+    return q;
+}
+
+NEGOTIATE_TEST(a_probe_names_the_oldest_send_to_its_rank, 4, 1 << 20)
+{
+    struct tensor_request probe = request_probe("x", 0), other = request_probe("x", 1),
+                          from_2 = request_transfer("x", 2, 0),
+                          from_3 = request_transfer("x", 3, 0),
+                          longer = request_transfer("xx", 3, 0),
+                          away = request_transfer("x", 0, 2);
+
+    rank_add(n, 3, &longer); /* another name */
+    rank_add(n, 0, &away);   /* its own */
+    rank_add(n, 0, &probe);
+    rank_add(n, 1, &other);
+    assert_false(negotiate_has_news(n));
+    rank_add(n, 3, &from_3); /* the send comes second */
+    assert_answers(n, "x (any -> 0) is from 3; ");
+    rank_add(n, 2, &from_2);
+    rank_add(n, 0, &probe); /* the probe comes second, and receives nothing */
+    assert_answers(n, "x (any -> 0) is from 3; ");
+    rank_add(n, 0, &from_3);
+    assert_answers(n, "pair 3; x (3 -> 0); ");
+    rank_add(n, 0, &probe);
+    assert_answers(n, "x (any -> 0) is from 2; ");
+    rank_add(n, 0, &from_2);
+    rank_add(n, 0, &probe); /* nothing is left to receive */
+    assert_answers(n, "pair 1; x (2 -> 0); ");
+}
+
+NEGOTIATE_TEST(a_probe_names_no_send_that_is_received, 2, 0)
+{
+    struct tensor_request probe = request_probe("x", 0),
+                          send = request_transfer("x", 1, 0);
+
+    rank_add(n, 0, &send); /* the receiver */
+    rank_add(n, 0, &probe);
+    rank_add(n, 1, &send);
+    assert_answers(n, "pair 0; x (1 -> 0); ");
+    rank_add(n, 1, &send);
+    assert_answers(n, "x (any -> 0) is from 1; ");
+}
+
 NEGOTIATE_TEST(a_pair_is_of_its_own_two_ranks, 3, 0)
 {
     struct tensor_request q = request_transfer("x", 0, 1),

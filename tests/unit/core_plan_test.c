@@ -249,6 +249,21 @@ NEGOTIATE_TEST(a_deadlock_is_found_without_warnings, 2, 0)
     assert_int_equal(stall_at(&s, n, 1400, &next), STALL_DEADLOCK);
 }
 
+NEGOTIATE_TEST(a_probe_waits_for_any_rank, 2, 0)
+{
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    struct stall s = {.warn_ns = 5ull * S};
+    struct tensor_request q = request_make(COLL_PROBE, "x (any -> 0)");
+    uint64_t next;
+
+    strbuf_init(&out, 4096);
+    assert_int_equal(negotiate_add(n, 0, &q, 1ull * S, NULL), 0);
+    assert_int_equal(stall_step(&s, n, 6ull * S, &out, &next), STALL_WARN);
+    assert_string_equal(
+        strbuf_str(&out),
+        "tensor \"x (any -> 0)\" (PROBE) has waited 5 s for a send from any rank");
+}
+
 NEGOTIATE_TEST(stall_can_end_the_world, 2, 0)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};

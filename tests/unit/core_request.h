@@ -19,7 +19,7 @@ static inline struct tensor_request request_make(enum collective coll, const cha
                                .shape = {2, 3}};
 
     if (coll == COLL_BARRIER || coll == COLL_JOIN || coll == COLL_SET_ADD
-        || coll == COLL_SET_REMOVE)
+        || coll == COLL_SET_REMOVE || coll == COLL_PROBE)
         r.ndim = 0;
     (void)snprintf(r.name, sizeof(r.name), "%s", name);
     return r;

@@ -206,6 +206,7 @@ static int toy_post(struct backend *b,
     case COLL_SET_ADD:
     case COLL_SET_REMOVE:
     case COLL_REGISTER:
+    case COLL_PROBE:
     case COLL_COUNT:
         rc = err_set(err, -ENOTSUP, "toy: %s is not supported",
                      collective_name(batch->coll));

@@ -223,6 +223,7 @@ static int coll_dispatch(struct cpu *c, const struct batch *b, struct err *err)
     case COLL_SET_ADD:
     case COLL_SET_REMOVE:
     case COLL_REGISTER:
+    case COLL_PROBE:
     case COLL_COUNT:
         break;
     }

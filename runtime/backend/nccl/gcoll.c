@@ -23,6 +23,7 @@ static int gcoll_dispatch(struct gcoll_post *p, struct err *err)
     case COLL_SET_ADD:
     case COLL_SET_REMOVE:
     case COLL_REGISTER:
+    case COLL_PROBE:
     case COLL_COUNT:
         break;
     }

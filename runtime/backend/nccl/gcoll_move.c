@@ -164,6 +164,7 @@ moving_add_item(struct moving *m, const struct batch_item *it, struct err *err)
     case COLL_SET_ADD:
     case COLL_SET_REMOVE:
     case COLL_REGISTER:
+    case COLL_PROBE:
     case COLL_COUNT:
         break;
     }

@@ -151,6 +151,17 @@ static PyObject *py_joined_last(PyObject *module, PyObject *args)
     return rank < 0 ? raise_status(module, rank, 0) : PyLong_FromLong(rank);
 }
 
+static PyObject *py_probed_rank(PyObject *module, PyObject *args)
+{
+    long long handle;
+    int rank;
+
+    if (!PyArg_ParseTuple(args, "L:probed_rank", &handle))
+        return NULL;
+    rank = hvd_probed_rank(handle);
+    return rank < 0 ? raise_status(module, rank, 0) : PyLong_FromLong(rank);
+}
+
 static PyObject *py_release(PyObject *module, PyObject *args)
 {
     long long handle;
@@ -203,6 +214,7 @@ static PyMethodDef methods[] = {
     {"received_splits", py_received_splits, METH_VARARGS,
      "received_splits(handle) -> rows from each rank"},
     {"joined_last", py_joined_last, METH_VARARGS, "joined_last(handle) -> rank"},
+    {"probed_rank", py_probed_rank, METH_VARARGS, "probed_rank(handle) -> rank"},
     {"release", py_release, METH_VARARGS, "release(handle)"},
     {"address", py_address, METH_VARARGS, "address(bytearray)"},
     {"copy", py_copy, METH_VARARGS, "copy(to, from, n_bytes)"},

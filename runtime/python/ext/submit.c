@@ -343,6 +343,20 @@ static PyObject *py_barrier(PyObject *module, PyObject *args)
     return submission_finish(&s, status, handle);
 }
 
+static PyObject *py_probe(PyObject *module, PyObject *args)
+{
+    struct submission s = {.module = module,
+                           .t = {.size_bytes = sizeof(s.t), .device = -1}};
+    int status;
+    hvd_handle handle = 0;
+
+    if (!PyArg_ParseTuple(args, "O!Os:probe", &PyDict_Type, &s.pending, &s.entry,
+                          &s.t.name))
+        return NULL;
+    status = hvd_probe_async(&s.t, &handle);
+    return submission_finish(&s, status, handle);
+}
+
 static PyObject *py_join_ranks(PyObject *module, PyObject *args)
 {
     struct submission s = {.module = module,
@@ -423,6 +437,7 @@ static PyMethodDef methods[] = {
     {"submit_held", py_submit_held, METH_VARARGS,
      "submit_held(pending, handles): all of them, or none, which are forgotten then"},
     {"barrier", py_barrier, METH_VARARGS, "barrier(pending, entry, name, process_set)"},
+    {"probe", py_probe, METH_VARARGS, "probe(pending, entry, name)"},
     {"join_ranks", py_join_ranks, METH_VARARGS,
      "join_ranks(pending, entry, name, device)"},
     {NULL, NULL, 0, NULL},
