@@ -329,6 +329,75 @@ def send_and_receive_by_tags():
 
 
 @check_if(N > 1)
+def several_of_one_tag_keep_their_order():
+    right, left = (R + 1) % N, (R - 1) % N
+    got = [torch.empty(1) for _ in range(5)]
+    works = [dist.irecv(x, left) for x in got] + [
+        dist.isend(torch.full((1,), float(i)), right) for i in range(5)
+    ]
+    for w in works:
+        w.wait()
+    same(torch.cat(got), np.arange(5))
+
+
+@check_if(N > 1)
+def receives_from_any_rank():
+    if R == 0:
+        counts, x = [0] * N, torch.empty(2)
+        for _ in range(3 * (N - 1)):
+            source = dist.recv(x, tag=7)
+            same(x, np.array([source, counts[source]]))  # the order of each sender
+            counts[source] += 1
+        assert counts == [0] + [3] * (N - 1), counts
+        same(x.zero_(), np.zeros(2))
+        assert dist.recv(x, 1, tag=8) == 1  # was not taken by the receives of another tag
+        same(x, np.array([8, 8]))
+    else:
+        works = [dist.isend(torch.tensor([float(R), i]), 0, tag=7) for i in range(3)]
+        works.append(dist.isend(torch.full((2,), 8.0), 0, tag=8) if R == 1 else works[0])
+        for w in works:
+            w.wait()
+
+
+@check_if(N > 1)
+def a_receive_from_any_rank_comes_before_later_receives():
+    if R == 1:
+        dist.barrier()
+        for i in range(3):
+            dist.send(torch.full((1,), float(i)), 0)
+    elif R == 0:
+        got = [torch.empty(1) for _ in range(3)]
+        works = [dist.distributed_c10d._get_default_group().recv_anysource([got[0]], 0)]
+        works += [
+            dist.irecv(got[1], 1),
+            dist.distributed_c10d._get_default_group().recv_anysource([got[2]], 0),
+        ]
+        assert not works[0].is_completed()
+        dist.barrier()
+        assert works[2]._source_rank() == works[0]._source_rank() == 1
+        works[1].wait()
+        same(torch.cat(got), np.arange(3))
+    else:
+        dist.barrier()
+
+
+@check_if(N > 1)
+def a_receive_from_any_rank_of_a_group_names_the_global_rank():
+    members = [0, N - 1]
+    group = dist.new_group(members)
+    if R == N - 1:
+        expect_error(
+            RuntimeError, ["Mismatched SENDRECV tensor shapes"], dist.send, torch.ones(3), 0, group
+        )
+        dist.send(torch.ones(2), 0, group)
+    elif R == 0:
+        expect_error(
+            RuntimeError, ["Mismatched SENDRECV tensor shapes"], dist.recv, torch.ones(2), None, group
+        )
+        assert dist.recv(torch.ones(2), group=group) == N - 1
+
+
+@check_if(N > 1)
 def batches_of_sends_and_receives():
     right, left = (R + 1) % N, (R - 1) % N
     got = torch.empty(3)
@@ -340,7 +409,8 @@ def batches_of_sends_and_receives():
 
 @check
 def refusals_are_sentences():
-    expect_error(RuntimeError, ["any rank", "src"], dist.recv, torch.ones(2))
+    if N == 1:
+        expect_error(RuntimeError, ["any rank", "no other rank"], dist.recv, torch.ones(2))
     words = ["3 elements", f"{N} ranks", str(2 * N)]
     expect_error(RuntimeError, words, dist.all_gather_into_tensor, torch.ones(3), torch.ones(2))
     expect_error(RuntimeError, ["to_dense"], dist.broadcast, torch.ones(2).to_sparse(), 0)

@@ -59,6 +59,8 @@ class HvdProcessGroup(Reductions, Moves, Transfers, ProcessGroup):
         self._shows_order = torch.distributed.get_debug_level() == torch.distributed.DebugLevel.DETAIL
         self._lock = threading.Lock()
         self._counts = {}
+        self._receives = []  # (name, operation), those of transfers.py that may be pending
+        self._n_receives = 16
         self._n_called = 0
         self._coalesced = None
         self._called_name = str(number)

@@ -8,6 +8,7 @@ starts when that one has ended; the caller does not wait.
 """
 
 import atexit
+import functools
 import itertools
 import queue
 import threading
@@ -86,6 +87,7 @@ class Operation:
     """A submission: begun, or waiting for its turn under its name. place: a gpu.Place, or None."""
 
     __slots__ = ("_error", "_handle", "_is_posted", "_submit", "_turn", "place")
+    may_block = False  # begin() waits for another rank
 
     def __init__(self, submit, place=None):
         self.place = place
@@ -99,12 +101,14 @@ class Operation:
         self._handle = self._submit()
         self._submit = None
 
-    def begin_after(self, before):
+    def begin_after(self, *before):
+        """Begins on a thread, when those have ended."""
         self._turn = threading.Event()
         watchers.run(lambda: self._follow(before))
 
     def _follow(self, before):
-        before.settle()
+        for one in before:
+            one.settle()
         try:
             self.begin()
         except Exception as e:
@@ -162,6 +166,25 @@ class Operation:
             handles.let_go(self._handle)
 
 
+class FromAny(Operation):
+    """A receive from any rank: the runtime names the rank of the oldest send, and the receive begins."""
+
+    __slots__ = ("_name", "_receive", "source")
+    may_block = True
+
+    def __init__(self, name, receive, place):
+        super().__init__(None, place)
+        self._name = name
+        self._receive = receive
+        self.source = None  # global rank
+
+    def begin(self):
+        probe = handles.submit(_native.probe, None, _native.probed_rank, self._name)
+        self.source = handles.finish(probe)
+        self._submit, self._receive = functools.partial(self._receive, self.source), None
+        super().begin()
+
+
 def _left(deadline):
     return None if deadline is None else min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX)
 
@@ -177,14 +200,17 @@ class Names:
 
     def submit(self, key, submit, place):
         """Begins an operation under a name; key is the name with its process set."""
-        op = Operation(submit, place)
+        return self.begin(key, Operation(submit, place))
+
+    def begin(self, key, op, *before):
+        """Begins the operation under its name, and after those before it that have not ended."""
         with self._lock:
-            before = self._last.get(key)
+            before = [b for b in (self._last.get(key), *before) if b is not None and b.has_name()]
             self._last[key] = op
             if len(self._last) > self.LIMIT:
                 self._last = {k: o for k, o in self._last.items() if o is op or o.has_name()}
-        if before is not None and before.has_name():
-            op.begin_after(before)
+        if before or op.may_block:
+            op.begin_after(*before)
         else:
             op.begin()
         return op

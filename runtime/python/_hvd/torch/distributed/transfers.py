@@ -7,7 +7,7 @@ import torch
 
 from _hvd import _native, handles
 from _hvd.torch.distributed.data import as_contiguous, back, movable, submit
-from _hvd.torch.distributed.operation import Operation, names, nothing
+from _hvd.torch.distributed.operation import FromAny, Operation, names, nothing
 from _hvd.torch.tensors import where
 
 _NO_TENSOR = torch.empty(0)
@@ -21,19 +21,39 @@ def _missing(ranks, seconds):
 
 
 class Transfers:
+    """Transfers with one peer under one tag follow each other: they have one name.
+
+    A receive from any rank begins when the receives of its tag before it have ended, and ends before later
+    ones begin, so that none of them takes the send that it was named.
+    """
+
+    def _transfer(self, function, memory, tag, what):
+        """(its name, a function that submits it with a global rank, its place)"""
+        dtype, units = movable(memory, what)
+        shape = (memory.numel() * units,)
+        name, where_at = f"{self._label}.tag{tag}", where(memory)
+        described = (memory, nothing, name, memory, memory, dtype, shape, where_at)
+        return name, lambda rank: submit(function, *described, rank), where_at
+
     def _begin_transfer(self, function, memory, place, tag, what):
         if not 0 <= place < self.size() or place == self._place:
             raise RuntimeError(
                 f"{what}: rank {place} of the group; it must be another one of its {self.size()} ranks"
             )
-        dtype, units = movable(memory, what)
-        shape = (memory.numel() * units,)
-        name, where_at = f"{self._label}.tag{tag}", where(memory)
-        described = (memory, nothing, name, memory, memory, dtype, shape, where_at)
-        # The runtime keeps the order of transfers under one name, so none has to wait here.
-        op = Operation(lambda: submit(function, *described, self._ranks[place]), where_at)
-        op.begin()
-        return op
+        name, begin, where_at = self._transfer(function, memory, tag, what)
+        op = Operation(lambda: begin(self._ranks[place]), where_at)
+        before = self._receives_before(name, op) if what == "recv" else ()
+        return names.begin((name, what, place), op, *(b for b in before if b.may_block))
+
+    def _receives_before(self, name, op):
+        """The receives under this name that may be pending, of which op is the newest from now on."""
+        with self._lock:
+            if len(self._receives) > 2 * self._n_receives:  # now and then, because it looks at each of them
+                self._receives = [(n, r) for n, r in self._receives if r.has_name()]
+                self._n_receives = max(16, len(self._receives))
+            before = [r for n, r in self._receives if n == name]
+            self._receives.append((name, op))
+        return before
 
     def send(self, tensors, place, tag=0):
         (tensor,) = tensors
@@ -48,7 +68,19 @@ class Transfers:
         return self._work(f"recv from rank {place}", [begun], tensors, after, source=place)
 
     def recv_anysource(self, tensors, tag=0):
-        raise RuntimeError('recv: from any rank is not supported by the back end "hvd"; name src')
+        if self.size() == 1:
+            raise RuntimeError("recv: from any rank of a group of 1 rank; no other rank can send")
+        (tensor,) = tensors
+        memory = as_contiguous(tensor)
+        name, begin, where_at = self._transfer(_native.recv, memory, tag, "recv")
+        begun = FromAny(name, begin, where_at)
+        names.begin((name, "any"), begun, *self._receives_before(name, begun))
+        after = back(tensor, memory)
+
+        def source():
+            return self._ranks.index(begun.source)
+
+        return self._work("recv from any rank", [begun], tensors, after, source=source)
 
     recvAnysource = recv_anysource
 

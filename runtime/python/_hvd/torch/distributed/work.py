@@ -267,6 +267,9 @@ class HvdWork(Work):
     def source_rank(self):
         if self._source is None:
             raise RuntimeError("source_rank() is of a recv only")
+        if callable(self._source):  # of any rank: known when it has begun
+            self.wait()
+            return self._source()
         return self._source
 
     _source_rank = source_rank
