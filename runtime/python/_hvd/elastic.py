@@ -407,4 +407,11 @@ def reset_world():
 
     The other ranks arrive when their current step has failed.
     """
-    basics.start_again(_timeout_ms())
+    ms = _timeout_ms()
+    try:
+        basics.start_again(ms)
+    except HorovodInternalError as e:
+        ours = "HOROVOD_ELASTIC_TIMEOUT is"
+        raise HorovodInternalError(
+            str(e).replace("the start timeout that the program has set is", ours)
+        ) from None

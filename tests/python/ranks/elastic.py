@@ -470,6 +470,7 @@ def a_rank_that_does_not_come_back_ends_it_in_time():
     else:
         text = expect_error((hvd.HorovodInternalError, ValueError), ["rank"], train, state)
         assert str(LAST) in text, text
+        assert "(HOROVOD_ELASTIC_TIMEOUT is 0.7 s: raise it to wait longer)" in text, text
 
 
 main(R)
