@@ -113,8 +113,8 @@ static int report_forked(struct err *err)
 {
     return err_set(
         err, HVD_NOT_INITIALIZED,
-        "this process was forked after hvd.init(): it has no rank of its own; start "
-        "it with the \"spawn\" method, or fork before hvd.init()");
+        "this process was forked after hvd.init(): it has no rank of its own; call "
+        "Horovod in the parent process only, or start more ranks with horovodrun -np");
 }
 
 /* --- fork --- */

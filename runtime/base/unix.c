@@ -33,30 +33,37 @@ static int unix_open(int *ret_fd, struct err *err)
     return *ret_fd < 0 ? err_errno(err, errno, "cannot make a Unix socket") : 0;
 }
 
-int unix_listen(int *ret_fd, char ret_name[UNIX_NAME_BYTES], struct err *err)
+int unix_listen_at(const char *name, int *ret_fd, struct err *err)
 {
     CLEANUP(fd_close) int fd = -1;
+    struct sockaddr_un sa;
+    socklen_t len = unix_make_addr(name, &sa);
+    int rc = unix_open(&fd, err);
+
+    if (rc < 0)
+        return rc;
+    if (bind(fd, (const struct sockaddr *)&sa, len) < 0
+        || listen(fd, LISTEN_BACKLOG) < 0)
+        return err_errno(err, errno, "cannot listen on a Unix socket");
+    *ret_fd = fd;
+    fd = -1;
+    return 0;
+}
+
+int unix_listen(int *ret_fd, char ret_name[UNIX_NAME_BYTES], struct err *err)
+{
     char name[UNIX_NAME_BYTES];
     uint8_t raw[16];
-    struct sockaddr_un sa;
-    socklen_t len;
     int rc = random_bytes(raw, sizeof(raw));
 
     if (rc < 0)
         return err_errno(err, -rc, "no random bytes from the system");
     memcpy(name, prefix, sizeof(prefix) - 1);
     hex_encode(raw, sizeof(raw), name + sizeof(prefix) - 1);
-    rc = unix_open(&fd, err);
-    if (rc < 0)
-        return rc;
-    len = unix_make_addr(name, &sa);
-    if (bind(fd, (const struct sockaddr *)&sa, len) < 0
-        || listen(fd, LISTEN_BACKLOG) < 0)
-        return err_errno(err, errno, "cannot listen on a Unix socket");
-    memcpy(ret_name, name, sizeof(name));
-    *ret_fd = fd;
-    fd = -1;
-    return 0;
+    rc = unix_listen_at(name, ret_fd, err);
+    if (rc == 0)
+        memcpy(ret_name, name, sizeof(name));
+    return rc;
 }
 
 int unix_connect(const char *name, int *ret_fd, struct err *err)

@@ -12,6 +12,8 @@
 /* Listens at a new random name, which is written to ret_name without its leading NUL.
  * 0 or -errno with err. */
 int unix_listen(int *ret_fd, char ret_name[UNIX_NAME_BYTES], struct err *err);
+/* Listens at this name. -EADDRINUSE: somebody else does. */
+int unix_listen_at(const char *name, int *ret_fd, struct err *err);
 /* -EAGAIN: the backlog of the listener is full; -ECONNREFUSED: nobody listens at name. */
 int unix_connect(const char *name, int *ret_fd, struct err *err);
 

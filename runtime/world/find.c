@@ -24,6 +24,7 @@
 #include "runtime/base/log.h"
 #include "runtime/bootstrap/bootstrap.h"
 #include "runtime/contract/discover.h"
+#include "runtime/world/claim.h"
 
 static const char *env_get(void *arg, const char *name)
 {
@@ -209,6 +210,9 @@ int world_find_place(struct world *w,
         return rc;
     log_set_rank(c);
     log_info("found this process' place", "%s", why);
+    rc = claim_rank(c, &m->claim_fd, err);
+    if (rc < 0)
+        return rc;
     rc = channel_get_address(w, m, err);
     if (rc < 0)
         return rc;

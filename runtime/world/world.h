@@ -41,6 +41,7 @@ struct kept_state {
     /* Rank 0's own rendezvous server if the launcher has none. It outlives worlds: a
      * rank that starts its next world may be ahead of rank 0. */
     struct rdv_server *server;
+    int claim_fd;           /* claim.h */
     bool has_warned;        /* about a launcher without a secret */
     bool has_logged_unused; /* variables without effect were logged */
     bool has_token; /* of HVD_TOKEN_FD, which can be read once only, or the channel's */

@@ -58,9 +58,15 @@ class Life(unittest.TestCase):
             ("exit-pending", 4, ""),  # does not wait for an operation that nobody answers
             ("data-loader", 0, "LOADED"),  # its workers are not ranks
         ):
-            for ended in self.ranks(2, mode):
+            ends = self.ranks(2, mode)
+            for ended in ends:
                 self.assertEqual(ended.code, code, f"{mode}: {ended}")
                 self.assertIn(said, ended.out, mode)
+        self.assertRegex(
+            ends[0].out,
+            r"ValueError: rank 0 is process \d+ already, and this process \(pid \d+\) was started with the "
+            r"same rank: .* do not call hvd\.init\(\) in a worker process, .*__main__.*horovodrun -np",
+        )
 
     def test_a_late_rank_shows_where_its_threads_are(self):
         stall = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HVD_STALL_STACKS": "1"}

@@ -18,6 +18,7 @@ UNIT_TEST(a_client_reaches_the_listener_by_its_name)
     assert_int_equal(unix_listen(&listen_fd, name, NULL), 0);
     assert_int_equal(unix_listen(&other_fd, other, NULL), 0);
     assert_string_not_equal(name, other);
+    assert_int_equal(unix_listen_at(name, &near, NULL), -EADDRINUSE);
     assert_int_equal(unix_connect(name, &near, NULL), 0);
     assert_true(fcntl(near, F_GETFL) & O_NONBLOCK);
     assert_true(fcntl(near, F_GETFD) & FD_CLOEXEC);

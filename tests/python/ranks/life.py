@@ -2,6 +2,7 @@
 """How ranks end: life.py MODE. The test looks at exit codes, times and the printed lines."""
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import sys
@@ -78,7 +79,7 @@ class Numbers(torch.utils.data.Dataset):
         try:
             hvd.rank()
         except ValueError as e:
-            assert "forked after hvd.init()" in str(e), e
+            assert "forked after hvd.init()" in str(e) and "in the parent process only" in str(e), e
             return i
         raise AssertionError("rank() works in a forked worker")
 
@@ -127,6 +128,11 @@ def data_loader():
     if pid == 0:
         sys.exit(0)  # a child's ordinary exit must not end the parent's world
     assert os.waitpid(pid, 0)[1] == 0
+    if hvd.rank() == 0:  # the child runs this script up to its hvd.init(), with the rank in its environment
+        child = multiprocessing.get_context("spawn").Process(target=print)
+        child.start()
+        child.join()
+        assert child.exitcode == 1, child.exitcode
     assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
     print("LOADED", flush=True)
 

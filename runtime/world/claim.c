@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A child has the environment of its parent, and so its rank. If both called init, one
+ * would take the place of the other at the rendezvous, or would be taken for a restarted
+ * rank. So a process listens at an abstract Unix socket whose name is made of job and
+ * rank. Nobody connects to it but a second process of that rank, to read the pid.
+ *
+ * The claim ends with the process. A forked child has a copy of the socket; the pid is
+ * that of its parent, and if that is gone the claim does not count. Neither does one of
+ * another user, who could otherwise keep the job from starting, or of a process that is
+ * not visible here. Whatever the system refuses is no reason to refuse a rank: then there
+ * is no check. There is none either where ranks meet by their launcher's channel, before
+ * which the environment need not name the job. Called by find.c. */
+#include "runtime/world/claim.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+#include "runtime/base/sha256.h"
+#include "runtime/base/unix.h"
+
+static void claim_make_name(const struct contract *c, char ret[UNIX_NAME_BYTES])
+{
+    char text[JOB_ID_MAX + HOST_NAME_MAX_BYTES + 64];
+    uint8_t digest[SHA256_BYTES];
+    int n = snprintf(text, sizeof(text), "%d %s %u %s %u %u %u", (int)c->launcher,
+                     c->job_id, c->generation, c->rdv_host, c->rdv_port, c->place.rank,
+                     c->place.size); /* fits */
+
+    sha256_digest(text, (size_t)n, digest);
+    memcpy(ret, "hvd-", 4);
+    hex_encode(digest, 16, ret + 4);
+}
+
+/* The process that has claimed the name; 0: none that counts. */
+static pid_t claim_holder(const char *name)
+{
+    CLEANUP(fd_close) int fd = -1;
+    struct ucred peer;
+    socklen_t n = sizeof(peer);
+
+    if (unix_connect(name, &fd, NULL) < 0
+        || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0
+        || peer.uid != geteuid() || peer.pid <= 0 || peer.pid == getpid()
+        || kill(peer.pid, 0) < 0)
+        return 0;
+    return peer.pid;
+}
+
+int claim_rank(const struct contract *c, int *fd, struct err *err)
+{
+    char name[UNIX_NAME_BYTES];
+    pid_t holder;
+
+    if (*fd > 0 || c->known != KNOWN_ALL || c->channel != CHANNEL_NONE
+        || c->rdv_host[0] == 0)
+        return 0;
+    claim_make_name(c, name);
+    if (unix_listen_at(name, fd, NULL) == 0)
+        return 0;
+    holder = claim_holder(name);
+    if (holder == 0)
+        return 0;
+    return err_set(
+        err, -EINVAL,
+        "rank %u is process %d already, and this process (pid %d) was started "
+        "with the same rank: a launcher starts one process for each rank; do "
+        "not call hvd.init() in a worker process, put the main program under "
+        "if __name__ == \"__main__\":, or start more ranks with horovodrun "
+        "-np",
+        c->place.rank, (int)holder, (int)getpid());
+}
