@@ -22,8 +22,7 @@ Version: {version}
 Summary: Horovod's Python API over Ringmaster's collective runtime
 License: Apache-2.0
 Requires-Python: >=3.8
-Provides-Extra: objects
-Requires-Dist: cloudpickle; extra == 'objects'
+Requires-Dist: cloudpickle
 Description-Content-Type: text/plain
 
 import horovod.torch as hvd, without a compiler, MPI or ssh. Do not install beside horovod: both own
