@@ -4,7 +4,7 @@
 PyPI has no CPU-only torch for Linux, and the CUDA libraries that its wheel needs are 2 GB of
 downloads for tests that use no GPU. So torch is installed without its dependencies, and this program
 creates each missing library: with its soname and the symbols and versions that torch's libraries need.
-Every function returns 100 (cudaErrorNoDevice).
+Every function returns 100 (cudaErrorNoDevice), those that return the text of an error a text.
 """
 
 import re
@@ -18,6 +18,7 @@ CUDA = re.compile(
     r"^(nccl|cudnn|cufft|cusparse|cublas|nvrtc|cuda|cupti|cuFile|nvshmem|cusolver|__cuda|nvtx|nvJit"
     r"|_Z.*nvshmem|cu[A-Z])"
 )
+TEXT = re.compile(r"Get(Error|Status)(String|Name)$")  # cudaGetErrorString, cublasGetStatusString
 
 
 def readelf(option, library):
@@ -64,7 +65,7 @@ def wanted_symbols(libraries, missing):
 def make(target, versions):
     with tempfile.TemporaryDirectory() as directory:
         source, script = Path(directory) / "s.S", Path(directory) / "v.map"
-        text = [".text"]
+        text = [".text", 'stub: .asciz "no CUDA here"']
         for symbols in versions.values():
             for name, kind in sorted(symbols):
                 if kind == "OBJECT":
@@ -75,7 +76,7 @@ def make(target, versions):
                         f".globl {name}",
                         f".type {name},@function",
                         f"{name}:",
-                        "mov $100,%eax",
+                        "lea stub(%rip),%rax" if TEXT.search(name) else "mov $100,%eax",
                         "ret",
                     ]
         source.write_text("\n".join(text) + "\n")
