@@ -3,6 +3,7 @@
 
 import test_convergence
 import test_examples
+import test_howto
 import test_torch
 from job import JobTest, each_tf, horovodrun, only_tf, packages, venv
 from test_examples import Runs, number
@@ -17,6 +18,11 @@ class Compiled(JobTest):
         self.run_checks(
             2, "torch_compile.py", python=venv("torch"), label="newest torch, compiled", timeout=240
         )
+
+
+class CompiledHowTo(test_howto.Pages):
+    def test_2(self):
+        self.run_section("HOWTO.md", "Compile a model", 0, venv("torch"))
 
 
 class Objects(JobTest):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow's and Keras' part of runtime/examples/README.md, as test_examples.py does it for torch's.
+"""TensorFlow's and Keras' part of runtime/examples/README.md and of runtime/python/README.md, as test_examples.py and
+test_howto.py do it for torch's.
 
 Here under the newest TensorFlow; under 2.15, and by Keras 3 without it on torch and on JAX, in test_full.py.
 """
@@ -7,26 +8,35 @@ Here under the newest TensorFlow; under 2.15, and by Keras 3 without it on torch
 import functools
 import re
 import shlex
+import tempfile
+from pathlib import Path
 
 import test_examples as examples
 from job import RANKS, venv
 from test_examples import number
+from test_howto import PAGES, section
 
 # These share a start: the first one sets TensorFlow's threads, the last one ends eager execution.
 KERAS = "^horovodrun -np 2 python3 runtime/examples/keras_digits.py"
 BENCHMARK = "tensorflow_synthetic_benchmark.py"
 SHARED = ("tape_digits.py", KERAS, BENCHMARK, "allreduce_tf.py", "tf1_digits.py")
+FIRST = section(PAGES / "README.md", "Keras on two processes")
 FEWER = " --num-warmup-batches 1 --num-batches-per-iter 1"
 
 
 @functools.lru_cache(maxsize=None)
 def run_shared(python):
-    """The commands of SHARED, their programs one after another in the same two ranks; BENCHMARK with FEWER batches."""
+    """The commands of SHARED and the first page's, their programs one after another in the same two ranks; BENCHMARK
+    with FEWER batches."""
     launch = "horovodrun -np 2 python3 "
     lines = [examples.line_of(words) + FEWER * (words == BENCHMARK) for words in SHARED]
-    assert all(line.startswith(launch) for line in lines), lines
-    programs = " ".join(shlex.quote(line[len(launch) :]) for line in lines)
-    return examples.run_line(f"{launch}{RANKS / 'programs.py'} {programs}", python)
+    with tempfile.TemporaryDirectory() as folder:
+        program, line, _ = FIRST
+        (Path(folder) / "train.py").write_text(program)
+        lines.insert(1, line.replace(" train.py", f" {folder}/train.py"))
+        assert all(line.startswith(launch) for line in lines), lines
+        programs = " ".join(shlex.quote(line[len(launch) :]) for line in lines)
+        return examples.run_line(f"{launch}{RANKS / 'programs.py'} {programs}", python)
 
 
 class TensorFlowExamples(examples.Runs):
@@ -38,7 +48,7 @@ class TensorFlowExamples(examples.Runs):
 
     def learned(self, ended, name, least):
         self.assertGreaterEqual(number(rf"{name}.*: held-out accuracy ([01]\.\d+)", ended), least)
-        self.assertNotRegex(ended.out, r"\[1\]<stdout>:(?!rank 1 of 2: average)")
+        self.assertNotRegex(ended.out, r"\[1\]<stdout>:(?!rank 1 of 2: (average|loss))")
 
     def shared(self, words):
         ended = run_shared(self.python)
@@ -62,6 +72,15 @@ class TensorFlowExamples(examples.Runs):
     def test_the_command_of_the_first_page(self):
         line = next(line for line in examples.shown() if "keras_digits" in line)
         self.assertIn(f"    {line}\n", (examples.ROOT / "README.md").read_text())
+
+    def test_the_program_of_the_packages_first_page(self):
+        ended = run_shared(self.python)
+        self.assertEqual(ended.code, 0, ended)
+        lost = dict(re.findall(r"rank (\d) of 2: loss (\d\.\d{4})$", ended.out, re.M))
+        self.assertEqual(sorted(lost), ["0", "1"], ended)
+        self.assertLess(max(map(float, lost.values())), 0.01)
+        printed = {examples.form(one) for one in ended.out.splitlines()}
+        self.assertLessEqual({examples.form(one) for one in FIRST[2]}, printed)
 
     def test_keras(self):
         ended = self.shared(KERAS)
