@@ -42,10 +42,12 @@ def model(features, labels, mode, params):
     if mode == tf.estimator.ModeKeys.EVAL:
         accuracy = tf.metrics.accuracy(labels, tf.argmax(logits, 1))
         return tf.estimator.EstimatorSpec(mode, loss=loss, eval_metric_ops={"accuracy": accuracy})
-    # n workers use n times the batch, so n times the rate; the wrapped optimizer averages the gradients
-    optimizer = tf.train.MomentumOptimizer(params["lr"] * hvd.size(), momentum=0.9)
-    optimizer = hvd.DistributedOptimizer(optimizer)
-    step = optimizer.minimize(loss, global_step=tf.train.get_global_step())
+    # n workers use n times the batch, so n times the rate; from one worker's to it in the first steps
+    done = tf.train.get_global_step()
+    rate = tf.train.polynomial_decay(params["lr"], done, 50, params["lr"] * hvd.size())
+    optimizer = tf.train.MomentumOptimizer(rate, momentum=0.9)
+    optimizer = hvd.DistributedOptimizer(optimizer)  # averages the gradients
+    step = optimizer.minimize(loss, global_step=done)
     right = tf.reduce_mean(tf.cast(tf.equal(tf.argmax(logits, 1), labels), tf.float32))
     hooks = [hvd.MetricAverageHook({"loss": loss, "accuracy": right}, every_n=50)]
     return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step, training_hooks=hooks)
@@ -61,10 +63,12 @@ def main():
     # MetricAverageHook logs its means on worker 0
     tf.logging.set_verbosity(tf.logging.INFO if hvd.rank() == 0 else tf.logging.ERROR)
     train_images, train_labels, held_out_images, held_out_labels = load()
-    share = slice(hvd.rank(), None, hvd.size())
 
     def training():
-        data = tf.data.Dataset.from_tensor_slices((train_images[share], train_labels[share]))
+        # first its share, then shuffle and repeat
+        data = tf.data.Dataset.from_tensor_slices((train_images, train_labels)).shard(
+            hvd.size(), hvd.rank()
+        )
         return data.shuffle(2000, seed=args.seed).repeat().batch(args.batch_size)
 
     config = tf.estimator.RunConfig(

@@ -22,6 +22,7 @@ def parse_arguments():
     parser.add_argument("--steps", type=int, default=300, help="of all workers together")
     parser.add_argument("--batch-size", type=int, default=32, help="images per worker and step")
     parser.add_argument("--lr", type=float, default=0.05, help="learning rate of one worker")
+    parser.add_argument("--warmup-steps", type=int, default=50, help="to reach the rate of all")
     parser.add_argument("--checkpoint-dir", metavar="DIR", help="saved at times; there: resumed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--target", type=float, default=0.92, help="accuracy that must be reached")
@@ -46,19 +47,26 @@ def dense(x, outputs, name):
         return tf.matmul(x, weights) + tf.get_variable("bias", outputs, initializer=tf.zeros_initializer())
 
 
-def make_graph(args):
-    """(images, labels, loss, accuracy of all workers, step) of the graph."""
-    images = tf.placeholder(tf.float32, [None, 64])
-    labels = tf.placeholder(tf.int64, [None])
+def make_graph(args, data):
+    """(images, labels, mean loss of all workers, accuracy, step) of the graph.
+
+    Images and labels are the next ones of the training data where nothing is fed.
+    """
+    images, labels = tf.data.make_one_shot_iterator(data).get_next()
+    images, labels = (
+        tf.placeholder_with_default(images, [None, 64]),
+        tf.placeholder_with_default(labels, [None]),
+    )
     logits = dense(tf.nn.relu(dense(images, 128, "hidden")), 10, "out")
     loss = tf.losses.sparse_softmax_cross_entropy(labels, logits)
-    right = tf.cast(tf.equal(tf.argmax(logits, 1), labels), tf.float32)
-    accuracy = hvd.allreduce(tf.reduce_mean(right), name="accuracy")
-    # n workers use n times the batch, so n times the rate; the wrapped optimizer averages the gradients
-    optimizer = tf.train.MomentumOptimizer(args.lr * hvd.size(), momentum=0.9)
-    optimizer = hvd.DistributedOptimizer(optimizer)
-    step = optimizer.minimize(loss, global_step=tf.train.get_or_create_global_step())
-    return images, labels, loss, accuracy, step
+    accuracy = tf.reduce_mean(tf.cast(tf.equal(tf.argmax(logits, 1), labels), tf.float32))
+    # n workers use n times the batch, so n times the rate; from one worker's to it in the first steps
+    done = tf.train.get_or_create_global_step()
+    rate = tf.train.polynomial_decay(args.lr, done, args.warmup_steps, args.lr * hvd.size())
+    optimizer = tf.train.MomentumOptimizer(rate, momentum=0.9)
+    optimizer = hvd.DistributedOptimizer(optimizer)  # averages the gradients
+    step = optimizer.minimize(loss, global_step=done)
+    return images, labels, hvd.allreduce(loss, name="loss"), accuracy, step
 
 
 def main():
@@ -66,12 +74,11 @@ def main():
     hvd.init()
     tf.disable_eager_execution()
     tf.set_random_seed(args.seed + hvd.rank())
-    shuffled = np.random.RandomState(args.seed + hvd.rank())
     train_images, train_labels, held_out_images, held_out_labels = load()
-    share = slice(hvd.rank(), None, hvd.size())
-
-    images, labels, loss, accuracy, step = make_graph(args)
-    last = args.steps // hvd.size()
+    # first its share, then shuffle and repeat: otherwise workers would see some images twice, others never
+    data = tf.data.Dataset.from_tensor_slices((train_images, train_labels)).shard(hvd.size(), hvd.rank())
+    data = data.shuffle(2000, seed=args.seed).repeat().batch(args.batch_size)
+    images, labels, mean_loss, accuracy, step = make_graph(args, data)
     config = tf.ConfigProto()
     config.gpu_options.allow_growth = True
     config.gpu_options.visible_device_list = str(hvd.local_rank())  # one GPU for each worker of a host
@@ -87,13 +94,11 @@ def main():
         first, last = session.run(done), args.steps // hvd.size()
         losses = []
         for number in range(first, last):
-            batch = shuffled.choice(np.arange(len(train_labels))[share], args.batch_size)
-            feed = {images: train_images[batch], labels: train_labels[batch]}
-            losses.append(session.run([step, loss], feed)[1])
+            losses.append(session.run([step, mean_loss])[1])
             if hvd.rank() == 0 and (number + 1) % 50 == 0:
                 print(f"step {number + 1}  loss {np.mean(losses[-50:]):.4f}", flush=True)
-        feed = {images: held_out_images[share], labels: held_out_labels[share]}
-        reached = session.run(accuracy, feed)
+        # all held-out images on every worker: means of shares that differ in size would not be the mean
+        reached = session.run(accuracy, {images: held_out_images, labels: held_out_labels})
     if hvd.rank() == 0:
         resumed = f", resumed after step {first}" if first else ""
         print(f"tf1_digits: held-out accuracy {reached:.3f} after {last} steps{resumed}", flush=True)

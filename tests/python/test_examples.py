@@ -190,6 +190,12 @@ class Examples(Runs):
         self.assertGreaterEqual(number(r"mixed_precision: .* ([01]\.\d+)", ended), 0.93)
 
     @only_torch("debian")
+    def test_tokens(self):
+        ended = self.run_example("train_tokens.py --compression bf16")
+        self.assertIn("all 2 workers hold identical weights", ended.out)
+        self.assertLessEqual(number(r"train_tokens: held-out perplexity (\d+\.\d+)", ended), 16)
+
+    @only_torch("debian")
     def test_neighbours(self):
         ended = self.run_example("neighbours.py")
         self.assertLess(
@@ -260,7 +266,18 @@ class Examples(Runs):
 
     @only_torch("debian")
     def test_every_command_has_a_test(self):
-        self.assertEqual(len(shown()), 19)
+        self.assertEqual(len(shown()), 20)
+
+    @only_torch("debian")
+    def test_the_table_of_what_to_copy_quotes_the_scripts(self):
+        text = README.read_text().split("\n## What to copy from where\n")[1].strip().split("\n\n")[0]
+        head, _, *rows = ([cell.strip() for cell in line.split("|")[2:-1]] for line in text.splitlines())
+        scripts = [(EXAMPLES / name.split("`")[1]).read_text() for name in head]
+        self.assertGreater(len(rows), 5)
+        for row in rows:
+            for cell, script in zip(row, scripts):
+                if cell != "by `hvd.init()`":
+                    self.assertIn(re.fullmatch("`(.*)`", cell)[1], script)
 
     @only_torch("debian")
     def test_every_script_has_help(self):
