@@ -61,7 +61,8 @@
     X(DEVICE_REGISTERED, ONE, "hvd_device_registered_bytes_total", "the part of these two in registered buffers") \
     X(DEVICE_SM, NOW, "hvd_device_compute_capability", "compute capability of the GPU in use, 90 is 9.0; 0: no GPU") \
     X(DEVICE_NCCL, NOW, "hvd_device_nccl_version", "version of the NCCL in use, 22705 is 2.27.5; 0: none") \
-    X(DEVICE_CUDA, NOW, "hvd_device_cuda_version", "CUDA version of the driver in use, 12040 is 12.4; 0: none")
+    X(DEVICE_CUDA, NOW, "hvd_device_cuda_version", "CUDA version of the driver in use, 12040 is 12.4; 0: none") \
+    X(BLOCKED_NS, NS, "hvd_blocked_seconds_total", "time in which at least one thread of the program waited for an operation")
 
 /* clang-format on */
 

@@ -50,9 +50,9 @@ static int interrupt_batch(void *arg, struct err *err)
     return step_interrupted(&((struct coordinator *)arg)->step, err);
 }
 
-static bool run_step(void *arg, uint64_t *next_ns)
+static bool run_step(void *arg, uint64_t now_ns, uint64_t *next_ns)
 {
-    return step_run(&((struct coordinator *)arg)->step, next_ns);
+    return step_run(&((struct coordinator *)arg)->step, now_ns, next_ns);
 }
 
 static void wake_on_device(void *arg)

@@ -205,27 +205,43 @@ void seat_notice_new(struct seat *s)
 
 /* --- waiting --- */
 
-bool seat_step(struct seat *s)
+static bool seat_step_at(struct seat *s, uint64_t now_ns)
 {
     uint64_t next_ns = atomic_load(&s->next_ns);
-    bool moved = s->hooks.step(s->hooks.arg, &next_ns);
+    bool moved = s->hooks.step(s->hooks.arg, now_ns, &next_ns);
 
     atomic_store(&s->next_ns, next_ns);
     return moved;
 }
 
+bool seat_step(struct seat *s)
+{
+    return seat_step_at(s, clock_now_ns());
+}
+
+/* The first of the threads that wait counts the begin, at a time that is read anyway. */
+static void seat_count_begin(struct seat *s, bool *is_first, uint64_t now_ns)
+{
+    if (*is_first)
+        stats_block_begin(&s->e->observe.stats, now_ns);
+    *is_first = false;
+}
+
 static void seat_drive(struct seat *s,
                        const struct op *op,
                        enum op_state state,
-                       uint64_t deadline_ns)
+                       uint64_t deadline_ns,
+                       bool *is_first)
 {
     uint64_t spin_ns = s->is_crowded ? SPIN_CROWDED_NS : SPIN_NS;
     uint64_t spin_until = 0; /* 0: something was done since the clock was read */
 
     while (!op_has_reached(op, state)) {
-        bool moved = seat_step(s);
-        uint64_t now;
+        uint64_t now = clock_now_ns();
+        bool moved;
 
+        seat_count_begin(s, is_first, now);
+        moved = seat_step_at(s, now);
         if (moved)
             spin_until = 0;
         if (moved && s->e->transfers.n == 0)
@@ -245,39 +261,51 @@ static void seat_drive(struct seat *s,
     }
 }
 
-/* Counted in n_waiters. */
-static void seat_wait_inside(struct seat *s,
-                             const struct op *op,
-                             enum op_state state,
-                             uint64_t deadline_ns)
+/* Counted in n_waiters. Returns the time at its end. */
+static uint64_t seat_wait_inside(struct seat *s,
+                                 const struct op *op,
+                                 enum op_state state,
+                                 uint64_t deadline_ns,
+                                 bool *is_first)
 {
     uint64_t now;
 
     atomic_fetch_add(&s->n_waits, 1);
     do {
         if (seat_take(s)) {
-            seat_drive(s, op, state, deadline_ns);
+            seat_drive(s, op, state, deadline_ns, is_first);
             seat_leave(s);
         } else {
+            if (*is_first)
+                seat_count_begin(s, is_first, clock_now_ns());
             seat_end_doze(s); /* the background thread gives the seat up */
             seat_await(s, op, state, deadline_ns);
         }
         now = clock_now_ns();
     } while (!op_has_reached(op, state) && now < deadline_ns);
     atomic_store(&s->last_wait_ns, now);
+    return now;
 }
 
 int seat_wait(struct seat *s, struct op *op, enum op_state state, uint64_t deadline_ns)
 {
+    uint64_t ended_ns;
+    bool is_first;
+
     if (op_has_reached(op, state))
         return op_status(op);
-    atomic_fetch_add(&s->e->n_waiters, 1);
+    is_first = atomic_fetch_add(&s->e->n_waiters, 1) == 0;
     if (!op_has_reached(op, state)) /* again: see "Leaving" */
-        seat_wait_inside(s, op, state, deadline_ns);
-    if (atomic_fetch_sub(&s->e->n_waiters, 1) == 1
-        && atomic_load(&s->nap_until_ns)
-               > atomic_load(&s->last_wait_ns) + 2 * NAP_MIN_NS)
-        seat_end_nap(s);
+        ended_ns = seat_wait_inside(s, op, state, deadline_ns, &is_first);
+    else
+        ended_ns = clock_now_ns();
+    seat_count_begin(s, &is_first, ended_ns); /* it did not wait */
+    if (atomic_fetch_sub(&s->e->n_waiters, 1) == 1) {
+        stats_block_end(&s->e->observe.stats, ended_ns);
+        if (atomic_load(&s->nap_until_ns)
+            > atomic_load(&s->last_wait_ns) + 2 * NAP_MIN_NS)
+            seat_end_nap(s);
+    }
     if (atomic_load(&s->is_kept))
         seat_broadcast_done(s); /* for seat_await_empty */
     return op_status(op);

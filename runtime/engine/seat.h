@@ -10,7 +10,7 @@
 struct seat_hooks { /* called in the seat */
     /* Does all that can be done now. True: something was done, call again before
      * sleeping. *next_ns: when to call again at the latest; unchanged if not known. */
-    bool (*step)(void *arg, uint64_t *next_ns);
+    bool (*step)(void *arg, uint64_t now_ns, uint64_t *next_ns);
     /* Of seat_abandon: the seat is not released again. */
     void (*end)(void *arg);
     void *arg;

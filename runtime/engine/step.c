@@ -401,7 +401,7 @@ static bool step_retire_flights(struct step *s)
     return rc != 0;
 }
 
-bool step_run(struct step *s, uint64_t *next_ns)
+bool step_run(struct step *s, uint64_t now_ns, uint64_t *next_ns)
 {
     struct err err;
     bool moved = false;
@@ -410,7 +410,7 @@ bool step_run(struct step *s, uint64_t *next_ns)
     if (engine_is_over(s->e))
         return false;
     s->has_run = false;
-    s->now_ns = clock_now_ns();
+    s->now_ns = now_ns;
     if (step_communicate(s, &moved, &err) < 0) {
         world_mark_broken(s, err.text);
         return true;

@@ -23,7 +23,7 @@ struct step {
 };
 
 /* As seat_hooks' step. */
-bool step_run(struct step *s, uint64_t *next_ns);
+bool step_run(struct step *s, uint64_t now_ns, uint64_t *next_ns);
 /* As engine_hooks' interrupted. */
 int step_interrupted(struct step *s, struct err *err);
 

@@ -529,6 +529,7 @@ struct hvd_stats {
     /* 90: compute capability 9.0; 22705: NCCL 2.27.5; 12040: the driver's CUDA 12.4. 0
      * before the first GPU tensor. */
     uint64_t device_sm, device_nccl, device_cuda;
+    uint64_t blocked_ns; /* in which at least one thread waited for an operation */
 };
 HVD_API int hvd_stats(struct hvd_stats *ret);
 /* The same in Prometheus text format. At most n bytes with the NUL. *ret_n, which may

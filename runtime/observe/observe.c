@@ -170,6 +170,7 @@ static void stats_update_counts(struct observer *o, uint64_t now_ns)
     stats_set(s, STATS_LEAVES, c.n_leaves);
     stats_set(s, STATS_PLANNED, c.n_planned);
     stats_set(s, STATS_AGREEMENTS, c.n_rounds);
+    stats_copy_blocked(s, now_ns);
     stats_count_steps(o, &c, now_ns);
 }
 

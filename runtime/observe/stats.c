@@ -61,6 +61,7 @@ SAME(device_registered_bytes, STATS_DEVICE_REGISTERED);
 SAME(device_sm, STATS_DEVICE_SM);
 SAME(device_nccl, STATS_DEVICE_NCCL);
 SAME(device_cuda, STATS_DEVICE_CUDA);
+SAME(blocked_ns, STATS_BLOCKED_NS);
 #undef SAME
 
 static int stats_map_file(struct stats *s, const char *dir, struct err *err)
@@ -148,6 +149,17 @@ void stats_step(struct stats *s, uint64_t now_ns)
         stats_add(s, STATS_STEP_NS, now_ns - s->last_step_ns);
     }
     s->last_step_ns = now_ns;
+}
+
+void stats_copy_blocked(struct stats *s, uint64_t now_ns)
+{
+    int64_t ns = (int64_t)atomic_load_explicit(&s->blocked, memory_order_relaxed);
+
+    if (ns < 0)
+        ns += (int64_t)now_ns;
+    /* The begin of a wait may be later than now_ns. */
+    if (ns > (int64_t)stats_word(s->page, STATS_BLOCKED_NS))
+        stats_set(s, STATS_BLOCKED_NS, (uint64_t)ns);
 }
 
 static double rate_per_second(uint64_t n, uint64_t ns)

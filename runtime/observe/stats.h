@@ -17,6 +17,8 @@ struct stats {
     /* The seat's. */
     uint64_t last_step_ns;       /* 0: none yet, or the steps were interrupted */
     uint64_t plan_no, plan_from; /* the current plan, and where its round began */
+    /* Sums of the ends of blocked intervals less their begins (stats_block_begin). */
+    _Atomic uint64_t blocked;
 };
 
 /* dir "": counters in memory only. Never fails: a folder that cannot be written causes
@@ -80,7 +82,23 @@ static inline void stats_no_step(struct stats *s)
     s->last_step_ns = 0;
 }
 
+/* Copies the time that threads were blocked to its counter; at the end of a batch and of
+ * a step. */
+void stats_copy_blocked(struct stats *s, uint64_t now_ns);
+
 /* --- any thread --- */
+
+/* The first thread began to wait for an operation, and the last one has stopped, so that
+ * overlapping waits count once. Each is an addition, so the two threads may do it in any
+ * order. While only the begin is added, the sum is negative. */
+static inline void stats_block_begin(struct stats *s, uint64_t ns)
+{
+    (void)atomic_fetch_sub_explicit(&s->blocked, ns, memory_order_relaxed);
+}
+static inline void stats_block_end(struct stats *s, uint64_t ns)
+{
+    (void)atomic_fetch_add_explicit(&s->blocked, ns, memory_order_relaxed);
+}
 
 /* ret->size_bytes is the size of the caller's struct; nothing is written behind it. */
 void stats_read(const struct stats *s, uint64_t now_ns, struct hvd_stats *ret);

@@ -58,6 +58,28 @@ UNIT_TEST(a_new_world_has_counted_nothing)
     stats_release(&s);
 }
 
+UNIT_TEST(overlapping_waits_count_once)
+{
+    static struct stats s;
+
+    stats_init(&s, "", 0, 2, 0, 0);
+    stats_copy_blocked(&s, 50);
+    assert_int_equal(stats_now(&s, 50).blocked_ns, 0);
+    stats_block_begin(&s, 100);
+    stats_copy_blocked(&s, 90); /* the step began before the wait */
+    assert_int_equal(stats_now(&s, 90).blocked_ns, 0);
+    stats_copy_blocked(&s, 130);
+    assert_int_equal(stats_now(&s, 130).blocked_ns, 30);
+    stats_block_end(&s, 140);
+    stats_copy_blocked(&s, 500);
+    assert_int_equal(stats_now(&s, 500).blocked_ns, 40);
+    stats_block_end(&s, 700); /* of a thread that began at 600 and has not added it */
+    stats_block_begin(&s, 600);
+    stats_copy_blocked(&s, 800);
+    assert_int_equal(stats_now(&s, 800).blocked_ns, 140);
+    stats_release(&s);
+}
+
 UNIT_TEST(batches_give_bandwidth)
 {
     static struct stats s;
