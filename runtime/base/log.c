@@ -229,6 +229,22 @@ static size_t render_text(char *buf,
     return n;
 }
 
+void log_print(const char *text)
+{
+    size_t n = strlen(text);
+    int saved_errno = errno;
+
+    while (n > 0) {
+        ssize_t k = write(STDERR_FILENO, text, n);
+
+        if (k < 0 && errno != EINTR)
+            break; /* as in log_event */
+        text += k > 0 ? k : 0;
+        n -= k > 0 ? (size_t)k : 0;
+    }
+    errno = saved_errno;
+}
+
 void log_event(enum log_level level, const char *msg, const char *fmt, ...)
 {
     static const char *const names[] = {"debug", "info", "warn", "error"};

@@ -26,6 +26,9 @@ bool log_enabled(enum log_level level);
 void log_event(enum log_level level, const char *msg, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Writes text to stderr as it is, at every level: output that the user has asked for. */
+void log_print(const char *text);
+
 #define log_debug(msg, ...) log_event(LOG_DEBUG, msg, __VA_ARGS__)
 #define log_info(msg, ...)  log_event(LOG_INFO, msg, __VA_ARGS__)
 #define log_warn(msg, ...)  log_event(LOG_WARN, msg, __VA_ARGS__)

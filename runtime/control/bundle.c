@@ -22,6 +22,8 @@ static bool item_is_valid(const struct up_item *item)
     switch (item->kind) {
     case UP_WORK:
         return true;
+    case UP_REPORT:
+        return item->n <= UP_REPORT_MAX_BYTES;
     case UP_SUSPECT:
     case UP_LOST:
         return item->n <= UP_TEXT_MAX_BYTES;

@@ -16,6 +16,7 @@ enum up_kind {              /* wire values */
                UP_LEAVE,
                /* text: how; the origin is the lost rank, reported by its parent */
                UP_LOST,
+               UP_REPORT, /* core/report: totals of the origin, after ENDED; its last */
                UP_KIND_END
 };
 
@@ -26,8 +27,9 @@ struct up_item {
     size_t n;
 };
 
-#define UP_HEADER_BYTES   9
-#define UP_TEXT_MAX_BYTES 479
+#define UP_HEADER_BYTES     9
+#define UP_TEXT_MAX_BYTES   479
+#define UP_REPORT_MAX_BYTES 4096
 
 /* Failures are in the status of the buffer. */
 void bundle_put(struct strbuf *out, const struct up_item *item);

@@ -29,7 +29,9 @@ struct leave { /* a goodbye */
 struct control_member { /* what every rank has received about each other rank */
     char host[HOST_NAME_MAX_BYTES];
     uint32_t pid, local_size;
-    uint32_t fanout; /* its HVD_CONTROL_FANOUT; rank 0's is the world's */
+    /* Its HVD_CONTROL_FANOUT, HVD_REPORT and HVD_DRY_RUN; rank 0's are the world's. */
+    uint32_t fanout;
+    bool reports, is_dry_run;
 };
 
 /* Called from control_pump, in order of arrival. An error breaks the world with its
@@ -43,6 +45,8 @@ struct control_handlers {
     /* All ranks: a rank has left ("rank 1 (host b, pid 123) called shutdown()"); no
      * answer follows. Once. is_failure: it has reported a failure of its program. */
     void (*ended)(void *arg, const char *who, bool is_failure);
+    /* Rank 0 only, after `ended`: what a rank passed to control_report. */
+    void (*report)(void *arg, uint32_t rank, const uint8_t *p, size_t n);
     void *arg;
 };
 
@@ -97,6 +101,11 @@ void control_leave(struct control *c, const struct leave *leave);
 /* After control_leave, for a process that ends without control_close: sends what is unsent,
  * and the goodbye to the ranks below. */
 void control_flush(struct control *c, uint64_t deadline_ns);
+/* After `ended`, once, not on rank 0: sends the totals of this rank to rank 0. */
+void control_report(struct control *c, const void *p, size_t n);
+/* Are reports of ranks below this one missing? A rank that stops to pump before cannot
+ * forward them. */
+bool control_awaits_reports(const struct control *c);
 /* This rank cannot continue (its backend failed with this text). A cause that rank 0
  * finds takes precedence; within about a second control_pump fails with one of the two.
  * Idempotent. */

@@ -272,6 +272,8 @@ static int tree_init_edges(struct control *c)
         return 0;
     if (shape_init(&c->shape, c->cfg.members, c->cfg.size, c->cfg.fanout) < 0)
         return -ENOMEM;
+    for (uint32_t r = 0; r < c->cfg.size; r++)
+        c->n_under += r != c->cfg.rank && shape_is_under(&c->shape, r, c->cfg.rank);
     n = shape_children(&c->shape, c->cfg.rank, below, ARRAY_LEN(below));
     c->edges = mem_calloc(n + 1, sizeof(*c->edges));
     if (!c->edges)

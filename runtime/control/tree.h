@@ -50,8 +50,9 @@ struct control {
     uint32_t suspect_rank;     /* the rank that reported it */
     char suspicion[CAUSE_BYTES], who_ended[CAUSE_BYTES];
     bool has_left, is_ended, is_broken;
-    struct leave left; /* has_left */
-    bool is_fresh;     /* just joined: the buffers may already contain frames */
+    uint32_t n_under, n_reports; /* ranks below this one; those whose report arrived */
+    struct leave left;           /* has_left */
+    bool is_fresh; /* just joined: the buffers may already contain frames */
     struct err cause;
 };
 

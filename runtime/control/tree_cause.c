@@ -290,7 +290,9 @@ void tree_on_item(struct control *c, const struct up_item *item)
 {
     char text[CAUSE_BYTES];
 
-    (void)snprintf(text, sizeof(text), "%.*s", item->kind == UP_WORK ? 0 : (int)item->n,
+    bool is_text = item->kind != UP_WORK && item->kind != UP_REPORT;
+
+    (void)snprintf(text, sizeof(text), "%.*s", is_text ? (int)item->n : 0,
                    (const char *)item->p);
     switch (item->kind) {
     case UP_WORK:
@@ -304,6 +306,9 @@ void tree_on_item(struct control *c, const struct up_item *item)
         break;
     case UP_LEAVE:
         cause_on_leave(c, item);
+        break;
+    case UP_REPORT:
+        c->cfg.handlers.report(c->cfg.handlers.arg, item->origin, item->p, item->n);
         break;
     case UP_KIND_END:
         break;

@@ -69,6 +69,20 @@ int control_up(struct control *c, const void *p, size_t n)
     return rc < 0 ? rc : tree_flush_up(c);
 }
 
+void control_report(struct control *c, const void *p, size_t n)
+{
+    const struct up_item item = {UP_REPORT, c->cfg.rank, p, n};
+
+    /* Without it rank 0 reports that it is missing. */
+    if (!c->is_broken && tree_put_up(c, &item) == 0)
+        (void)tree_flush_up(c);
+}
+
+bool control_awaits_reports(const struct control *c)
+{
+    return c->n_reports < c->n_under;
+}
+
 static bool
 child_may_send(const struct control *c, uint32_t child, const struct up_item *item)
 {
@@ -101,6 +115,8 @@ static int tree_on_bundle(struct control *c, uint32_t index, const uint8_t *p, s
     while (!c->is_broken && bundle_next(&in, &item) > 0) {
         if (item.kind == UP_LEAVE && item.origin == e->rank)
             e->has_left = true;
+        if (item.kind == UP_REPORT)
+            c->n_reports++;
         if (tree_is_root(c))
             tree_on_item(c, &item);
     }

@@ -157,6 +157,13 @@
       "1: mark the beginning of each round of work", "")                                      \
     X(HVD_TIMELINE_ALL, BOOL, HONOURED, "0", 0, 1, "",                                        \
       "1: the timeline shows all ranks, on rank 0's clock", "")                               \
+    X(HVD_REPORT, BOOL, HONOURED, "0", 0, 1, "",                                              \
+      "1: rank 0 prints a summary at the end: steps, communication that computation did not "  \
+      "hide, bytes, the slowest rank, advice; rank 0's value is used", "")                    \
+    X(HVD_DRY_RUN, BOOL, HONOURED, "0", 0, 1, "",                                             \
+      "1: allreduces of every other ten steps move no data and return the rank's own input, " \
+      "and the summary of HVD_REPORT says what communication costs; the trained weights are "  \
+      "useless; rank 0's value is used", "")                                                  \
     X(HVD_NANCHECK, BOOL, HONOURED, "0", 0, 1, "",                                            \
       "1: a NaN or infinity in an input ends the world, naming rank and tensor", "")          \
     X(PERSEUS_ALLREDUCE_NANCHECK, BOOL, HONOURED, "", 0, 1, "",                               \

@@ -378,6 +378,7 @@ static int member_begin_plan(struct member *m, const struct down *d, struct err 
     m->mode = MODE_PLAN;
     m->must_leave = m->has_sent_leave = false;
     m->stats.n_plans++;
+    m->stats.n_before_plan = m->stats.n_planned;
     for (struct member_op *op = m->head; op; op = op->next)
         op_classify(m, op);
     return 0;

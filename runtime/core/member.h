@@ -115,6 +115,7 @@ void member_set_removed(struct member *m, uint32_t id);
 struct member_counts {           /* since member_new */
     uint64_t n_hits, n_requests; /* tensors sent as a bit; in full */
     uint64_t n_planned;          /* tensors carried out by a plan */
+    uint64_t n_before_plan;      /* those of earlier plans than the last one */
     uint64_t n_rounds, n_empty;  /* agreements; empty ones */
     uint64_t n_plans, n_leaves;
     uint64_t n_up, n_down; /* messages */

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "runtime/engine/carry.h"
 #include "runtime/base/clock.h"
@@ -294,9 +295,44 @@ static uint64_t act_zero_bytes(const struct member_act *act)
     return sum;
 }
 
+/* HVD_DRY_RUN: the result of a reduction is this rank's own input, or its share. */
+static void
+carry_keep(struct carry *c, const struct process_set *set, const struct batch *batch)
+{
+    const size_t size = dtype_size(batch->dtype);
+
+    for (size_t i = 0; i < batch->n_items; i++) {
+        const struct batch_item *item = &c->items[i];
+        uint64_t count = item->count, at = 0;
+
+        if (batch->coll == COLL_REDUCESCATTER) {
+            for (uint32_t m = 0; m < set->me; m++)
+                at += item->counts[m];
+            count = item->counts[set->me];
+        }
+        if (count > 0)
+            memmove(item->out, (const char *)item->in + at * size, count * size);
+    }
+}
+
+/* Of a batch that is carried out now: HVD_DRY_RUN, in a step without communication. The
+ * results of other collectives decide what programs do next, so they always communicate. */
+static bool carry_is_dry(struct carry *c, const struct member_act *act)
+{
+    const enum collective coll = act->items[0].req->coll;
+    struct member *m = c->e->member;
+    uint32_t n_plan = member_plan_size(m);
+
+    return n_plan > 0 && c->e->settings.is_dry_run
+           && reporter_is_dry(&c->e->observe.reporter, member_counts(m).n_plans, n_plan,
+                              act->n_items)
+           && (coll == COLL_ALLREDUCE || coll == COLL_REDUCESCATTER);
+}
+
 static int carry_run_batch(struct carry *c,
                            const struct process_set *set,
                            const struct member_act *act,
+                           bool is_dry,
                            bool *ret_is_ours,
                            struct err *err)
 {
@@ -318,10 +354,13 @@ static int carry_run_batch(struct carry *c,
     rc = observe_transfer(&c->e->observe, act, &began_ns, err);
     if (rc < 0)
         return rc;
-    rc = q->codec[0] ? carry_compressed(c, set, act, &batch, ret_is_ours, err)
-                     : carry_post(c, set->backend, &batch, err);
+    if (is_dry)
+        carry_keep(c, set, &batch);
+    else
+        rc = q->codec[0] ? carry_compressed(c, set, act, &batch, ret_is_ours, err)
+                         : carry_post(c, set->backend, &batch, err);
     if (rc == 0)
-        observe_transferred(&c->e->observe, act, set->n, began_ns);
+        observe_transferred(&c->e->observe, act, is_dry ? 0 : set->n, began_ns);
     return rc;
 }
 
@@ -332,6 +371,7 @@ int carry_run(struct carry *c,
 {
     const struct tensor_request *q = act->items[0].req;
     struct op *op = act->items[0].op ? op_of(act->items[0].op) : NULL;
+    const bool is_dry = carry_is_dry(c, act);
     struct process_set *set;
     int rc = 0;
 
@@ -359,7 +399,7 @@ int carry_run(struct carry *c,
         if (rc == 0 && q->place == PLACE_CUDA)
             return carry_device(c, set, act, ret_is_ours, err);
         if (rc == 0)
-            rc = carry_run_batch(c, set, act, ret_is_ours, err);
+            rc = carry_run_batch(c, set, act, is_dry, ret_is_ours, err);
     }
     if (rc < 0)
         return rc;

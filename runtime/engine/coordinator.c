@@ -134,7 +134,10 @@ static int coordinator_init_engine(struct coordinator *co,
     coordinator_init_device(co, cfg);
     if (member_new(e->rank, e->size, &e->member) < 0)
         return -ENOMEM;
-    observe_init(&e->observe, &e->settings, e->rank, e->size, e->member, &link);
+    if (observe_init(&e->observe, &e->settings, e->rank, e->size, e->member, e->members,
+                     &link)
+        < 0)
+        return -ENOMEM;
     autotune_init(&e->autotune, &e->settings, e->rank, e->size, e->members,
                   &e->observe.stats);
     return 0;
@@ -185,7 +188,7 @@ int coordinator_new(const struct coordinator_config *cfg,
 struct control_handlers coordinator_handlers(struct coordinator *co)
 {
     return (struct control_handlers){talk_on_up, talk_on_down, talk_on_ended,
-                                     &co->talk};
+                                     talk_on_report, &co->talk};
 }
 
 void coordinator_set_control(struct coordinator *co, struct control *control)
@@ -310,6 +313,7 @@ bool coordinator_leave(struct coordinator *co,
         if (!seat_step(&co->seat))
             seat_sleep(&co->seat, talk_until, true);
     coordinator_end_ops(co);
+    reporter_print(&e->observe.reporter, clock_now_ns());
     now = clock_now_ns(); /* that may have taken long (flights_fail) */
     deadline_ns = now + third_ns > deadline_ns ? now + third_ns : deadline_ns;
     return seat_stop(&co->seat, deadline_ns)

@@ -22,6 +22,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/mem.h"
 
 /* An agreement that found nothing in common is repeated after a little while. */
 static const uint64_t OFFER_WAIT_MIN_NS = 20000, OFFER_WAIT_MAX_NS = NS_PER_MS;
@@ -68,6 +69,8 @@ static void world_mark_broken(struct step *s, const char *cause)
     /* also without batches in flight: then the device is parked and not closed */
     device_abort(&e->gpu);
     tensor_queue_close(&e->queue, HVD_ABORTED, cause);
+    reporter_set_cause(&e->observe.reporter, cause);
+    reporter_print(&e->observe.reporter, clock_now_ns());
     if (s->talk->is_end_failure && was_leaving)
         log_debug("this rank has failed, its operations too", "cause=\"%s\"", cause);
     else if (e->rank == 0)
@@ -342,6 +345,22 @@ static bool step_carry_out(struct step *s)
     return moved;
 }
 
+/* HVD_REPORT, when everything is carried out: sends this rank's totals, and stays while
+ * those of ranks below it must still be forwarded. */
+static bool step_awaits_reports(struct step *s)
+{
+    CLEANUP(strbuf_release) struct strbuf text = {0};
+    struct engine *e = s->e;
+
+    if (!e->settings.reports)
+        return false;
+    strbuf_init(&text, REPORT_MESSAGE_BYTES);
+    if (e->rank != 0
+        && reporter_take_message(&e->observe.reporter, clock_now_ns(), &text))
+        control_report(e->control, text.p, text.n);
+    return control_awaits_reports(e->control);
+}
+
 /* A rank has left: is everything that was answered before carried out? What is agreed
  * counts, and the current agreement may still agree on something. */
 static bool step_is_at_end(struct step *s)
@@ -359,8 +378,9 @@ static bool step_is_at_end(struct step *s)
     has_todo = !member_is_in_plan(e->member) && member_has_todo(e->member);
     if (has_time && timeline_awaits_events(&e->observe.timeline))
         return false; /* the last timeline events of other ranks have not arrived */
-    return !has_todo
-           && (!has_time || (!member_is_agreeing(e->member) && !s->flights->head));
+    if (has_todo || (has_time && (member_is_agreeing(e->member) || s->flights->head)))
+        return false;
+    return !step_awaits_reports(s) || !has_time;
 }
 
 bool step_leave_plan(struct step *s)

@@ -142,6 +142,13 @@ void talk_on_ended(void *arg, const char *who, bool is_failure)
                    is_failure ? "" : "Horovod has been shut down: ", who);
 }
 
+void talk_on_report(void *arg, uint32_t rank, const uint8_t *p, size_t n)
+{
+    struct talk *t = arg;
+
+    reporter_receive(&t->e->observe.reporter, rank, p, n);
+}
+
 /* --- the window --- */
 
 /* The window is not kept open when a thread waits, because it usually has nothing more

@@ -36,6 +36,7 @@ void talk_release(struct talk *t); /* accepts a zeroed one */
 int talk_on_up(void *arg, uint32_t rank, const uint8_t *p, size_t n, struct err *err);
 int talk_on_down(void *arg, const uint8_t *p, size_t n, struct err *err);
 void talk_on_ended(void *arg, const char *who, bool is_failure);
+void talk_on_report(void *arg, uint32_t rank, const uint8_t *p, size_t n);
 
 /* New operations of the queue enter negotiation. True: there were some. */
 bool talk_take_new(struct talk *t);

@@ -149,13 +149,14 @@ stats_count_steps(struct observer *o, const struct member_counts *c, uint64_t no
 
     if (n_plan == 0 || c->n_plans != s->plan_no) { /* no plan, or another */
         s->plan_no = c->n_plans;
-        s->plan_from = c->n_planned;
+        s->plan_from = c->n_before_plan;
         stats_no_step(s);
-        return;
     }
+    if (n_plan == 0)
+        return;
     while (c->n_planned - s->plan_from >= n_plan) {
         s->plan_from += n_plan;
-        stats_step(s, now_ns);
+        reporter_step(&o->reporter, stats_step(s, now_ns));
     }
 }
 
@@ -239,15 +240,18 @@ void observe_transferred(struct observer *o,
                          uint64_t began_ns)
 {
     uint64_t bytes = 0, waited_ns = 0, now = clock_now_ns();
+    size_t n_ops = 0;
 
     for (size_t i = 0; i < act->n_items; i++) {
         const struct op *op = act->items[i].op ? op_of(act->items[i].op) : NULL;
 
         if (!op)
             continue;
+        n_ops++;
         bytes += op->bytes;
         waited_ns += began_ns - op->submitted_ns;
     }
+    reporter_batch(&o->reporter, n_ops, bytes, waited_ns);
     stats_update_counts(o,
                         now); /* before waiters wake, so they read complete counters */
     stats_batch(&o->stats, act->items[0].req->coll, act->n_items, n_members, bytes,
@@ -310,12 +314,13 @@ void observe_step(struct observer *o, bool moved, uint64_t now_ns)
 
 /* --- life --- */
 
-void observe_init(struct observer *o,
-                  const struct settings *s,
-                  uint32_t rank,
-                  uint32_t size,
-                  const struct member *member,
-                  const struct timeline_link *link)
+int observe_init(struct observer *o,
+                 const struct settings *s,
+                 uint32_t rank,
+                 uint32_t size,
+                 const struct member *member,
+                 const struct control_member *members,
+                 const struct timeline_link *link)
 {
     o->rank = rank;
     o->settings = s;
@@ -325,11 +330,15 @@ void observe_init(struct observer *o,
     stats_init(&o->stats, s->stats_dir, s->job_rank, s->job_size, s->generation,
                clock_now_ns());
     timeline_init(&o->timeline, rank, size, link);
+    return s->reports ? reporter_init(&o->reporter, rank, size, s->is_dry_run, members,
+                                      &o->stats)
+                      : 0;
 }
 
 void observe_release(struct observer *o)
 {
     timeline_release(&o->timeline);
+    reporter_release(&o->reporter);
     stats_release(&o->stats);
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/core/member.h"
 #include "runtime/core/nonfinite.h"
 #include "runtime/engine/op.h"
+#include "runtime/observe/reporter.h"
 #include "runtime/observe/stats.h"
 #include "runtime/observe/timeline.h"
 #include "runtime/world/settings.h"
@@ -19,15 +20,18 @@ struct observer {
     const struct member *member;     /* its counts are copied; outlives it */
     struct stats stats;              /* written in the seat, read by any thread */
     struct timeline timeline;        /* its own rules */
+    struct reporter reporter;        /* of HVD_REPORT; written in the seat */
 };
 
-/* The member's counts start at 0. link: how the timeline's messages leave. */
-void observe_init(struct observer *o,
-                  const struct settings *s,
-                  uint32_t rank,
-                  uint32_t size,
-                  const struct member *member,
-                  const struct timeline_link *link);
+/* The member's counts start at 0. members: by rank; outlive it. link: how the timeline's
+ * messages leave. 0, -ENOMEM. */
+int observe_init(struct observer *o,
+                 const struct settings *s,
+                 uint32_t rank,
+                 uint32_t size,
+                 const struct member *member,
+                 const struct control_member *members,
+                 const struct timeline_link *link);
 void observe_release(struct observer *o); /* accepts a zeroed one */
 /* Before the first step: starts the timeline of HOROVOD_TIMELINE; a file that cannot be
  * written causes a warning. */
@@ -61,7 +65,8 @@ int observe_nonfinite(const struct observer *o,
                       const struct op *op,
                       const struct nonfinite *bad,
                       struct err *err);
-/* The batch is done; n members, since began_ns. */
+/* The batch is done; n members, since began_ns. 0: it was carried out without the other
+ * ranks (HVD_DRY_RUN). */
 void observe_transferred(struct observer *o,
                          const struct member_act *act,
                          uint32_t n_members,

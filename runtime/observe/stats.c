@@ -142,13 +142,16 @@ void stats_batch(struct stats *s,
               (uint64_t)(2.0 * (n_members - 1) / n_members * (double)bytes));
 }
 
-void stats_step(struct stats *s, uint64_t now_ns)
+uint64_t stats_step(struct stats *s, uint64_t now_ns)
 {
+    uint64_t ns = s->last_step_ns > 0 ? now_ns - s->last_step_ns : 0;
+
     if (s->last_step_ns > 0) {
         stats_add(s, STATS_STEPS, 1);
-        stats_add(s, STATS_STEP_NS, now_ns - s->last_step_ns);
+        stats_add(s, STATS_STEP_NS, ns);
     }
     s->last_step_ns = now_ns;
+    return ns;
 }
 
 void stats_copy_blocked(struct stats *s, uint64_t now_ns)

@@ -75,8 +75,9 @@ void stats_batch(struct stats *s,
                  uint64_t ns);
 
 /* The last tensor of a step has ended. Steps are counted while they follow each other
- * without interruption: stats_no_step ends the sequence. */
-void stats_step(struct stats *s, uint64_t now_ns);
+ * without interruption: stats_no_step ends the sequence. Returns the time that it took;
+ * 0: the first one is not counted. */
+uint64_t stats_step(struct stats *s, uint64_t now_ns);
 static inline void stats_no_step(struct stats *s)
 {
     s->last_step_ns = 0;

@@ -114,6 +114,8 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
     s.control_fanout = (uint32_t)v.v[KNOB_HVD_CONTROL_FANOUT];
     settings_read_tuning(&v, &s);
     settings_read_gpu(&v, &s.gpu);
+    s.is_dry_run = v.v[KNOB_HVD_DRY_RUN] != 0;
+    s.reports = v.v[KNOB_HVD_REPORT] != 0;
     s.cache_capacity = (uint32_t)v.v[KNOB_HOROVOD_CACHE_CAPACITY];
     s.is_group_alone = v.v[KNOB_HOROVOD_DISABLE_GROUP_FUSION] != 0;
     if (!v.v[KNOB_HOROVOD_STALL_CHECK_DISABLE]) {
@@ -144,6 +146,14 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
         s.timeline[0] = 0; /* DYNAMIC: hvd_timeline_start starts it */
     *ret = s;
     return 0;
+}
+
+/* A search for the best settings would compare steps with and without communication. */
+void settings_set_report(struct settings *s, bool reports, bool is_dry_run)
+{
+    s->is_dry_run = is_dry_run;
+    s->reports = reports || is_dry_run;
+    s->is_autotuned = s->is_autotuned && !is_dry_run;
 }
 
 int settings_set_core(struct settings *s,

@@ -35,6 +35,8 @@ struct settings {
     uint32_t autotune_warmup;  /* HOROVOD_AUTOTUNE_WARMUP_SAMPLES, 3 */
     uint32_t autotune_steps;   /* HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE, 10 */
     uint32_t autotune_samples; /* HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES, 20 */
+    bool reports;              /* HVD_REPORT; also with HVD_DRY_RUN */
+    bool is_dry_run;           /* HVD_DRY_RUN */
     uint32_t cache_capacity;   /* HOROVOD_CACHE_CAPACITY, 1024; 0: no cache, no plan */
     bool is_group_alone;       /* HOROVOD_DISABLE_GROUP_FUSION */
 
@@ -76,6 +78,9 @@ void settings_log_unused(getenv_fn get, void *arg, char *const *environment);
 
 /* Binds the calling thread to s->core, if it is set; a failure causes a warning. */
 void settings_move_to_core(const struct settings *s);
+
+/* Rank 0's HVD_REPORT and HVD_DRY_RUN, which all ranks use. */
+void settings_set_report(struct settings *s, bool reports, bool is_dry_run);
 
 /* Sets s->core, the one for the runtime's thread of this local rank. -EINVAL when the
  * list is shorter than the ranks of this host. */

@@ -135,21 +135,26 @@ static void member_pack(const struct world *w, struct strbuf *out)
     bytes_put(out, w->contract.place.local_size, 4);
     bytes_put(out, w->settings.control_fanout, 2);
     bytes_put_name(out, w->local_addr, sizeof(w->local_addr));
+    bytes_put(out, w->settings.reports, 1);
+    bytes_put(out, w->settings.is_dry_run, 1);
 }
 
 static bool member_unpack(
     const uint8_t *p, size_t n, struct control_member *m, char *addr, size_t addr_size)
 {
     struct bytes_reader in = {.p = p, .left = n};
-    uint64_t pid, local, fanout;
+    uint64_t pid, local, fanout, reports, is_dry_run;
 
     if (!bytes_get_name(&in, m->host, sizeof(m->host)) || !bytes_get(&in, 4, &pid)
         || !bytes_get(&in, 4, &local) || !bytes_get(&in, 2, &fanout)
-        || !bytes_get_name(&in, addr, addr_size))
+        || !bytes_get_name(&in, addr, addr_size) || !bytes_get(&in, 1, &reports)
+        || !bytes_get(&in, 1, &is_dry_run))
         return false;
     m->pid = (uint32_t)pid;
     m->local_size = (uint32_t)local;
     m->fanout = (uint32_t)fanout;
+    m->is_dry_run = is_dry_run != 0;
+    m->reports = reports != 0;
     return true;
 }
 
@@ -179,6 +184,7 @@ static int world_exchange_members(struct forming *f, struct err *err)
         if (!other[0] && !addr_is_loopback(addr))
             (void)snprintf(other, sizeof(other), "%s", addr);
     }
+    settings_set_report(&w->settings, w->members[0].reports, w->members[0].is_dry_run);
     rc = part_find_place(w, err);
     if (rc == 0 && other[0] && addr_is_loopback(w->local_addr))
         rc = addr_towards(other, w->local_addr, sizeof(w->local_addr), err);

@@ -12,6 +12,7 @@ static const struct up_item items[] = {
     {UP_WORK, 7, "requests", 8},  {UP_WORK, 16383, "", 0},
     {UP_SUSPECT, 1, "broken", 6}, {UP_LOST, 70000, "connection closed", 17},
     {UP_LEAVE, 2, &exits, 1},     {UP_LEAVE, 3, fails, sizeof(fails)},
+    {UP_REPORT, 4, "totals", 6},
 };
 
 static void put_all(struct strbuf *b)
@@ -83,6 +84,7 @@ UNIT_TEST(what_does_not_exist_is_refused)
     const uint8_t huge[] = {UP_WORK, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1};
     const uint8_t reason[] = {UP_LEAVE, 1, 0, 0, 0, 1, 0, 0, 0, LEAVE_EXIT + 1};
     const uint8_t no_reason[] = {UP_LEAVE, 1, 0, 0, 0, 0, 0, 0, 0};
+    uint8_t report[UP_HEADER_BYTES + UP_REPORT_MAX_BYTES + 1] = {UP_REPORT, 1};
     uint8_t text[UP_HEADER_BYTES + UP_TEXT_MAX_BYTES + 1] = {UP_SUSPECT, 1};
 
     assert_refused(no_kind, sizeof(no_kind));
@@ -97,6 +99,8 @@ UNIT_TEST(what_does_not_exist_is_refused)
     assert_refused(text, sizeof(text));
     text[0] = UP_LEAVE;
     assert_refused(text, sizeof(text));
+    bytes_store(report + 5, UP_REPORT_MAX_BYTES + 1, 4);
+    assert_refused(report, sizeof(report));
 }
 
 UNIT_MAIN(NULL, NULL)

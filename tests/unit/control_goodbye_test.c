@@ -27,6 +27,24 @@ static void leave_one(uint32_t who, enum leave_reason why)
     world_close();
 }
 
+/* Rank 1 has three levels below it and learns when it has forwarded the last report. */
+UNIT_TEST(reports_follow_a_goodbye)
+{
+    world_up(three_hosts);
+    world_send_order(14, ORDER_LEAVE, LEAVE_SHUTDOWN, 0, NULL);
+    for (uint32_t r = 0; r < world.size; r++)
+        wait_for(&board->seen[r].n_ended, 1);
+    for (uint32_t r = 1; r < world.size; r++) {
+        assert_false(atomic_load(&seen_of(0)->has_reports));
+        world_send_order(r, ORDER_REPORT, 0, 0, NULL);
+    }
+    wait_for(&board->seen[0].n_reports, world.size - 1);
+    wait_for(&board->seen[0].has_reports, 1);
+    wait_for(&board->seen[1].has_reports, 1);
+    assert_true(atomic_load(&seen_of(14)->has_reports));
+    world_close();
+}
+
 /* Of a program that failed: all ranks get how, cleaned, and what was sent before. */
 UNIT_TEST(a_goodbye_says_how_the_program_failed)
 {

@@ -34,6 +34,7 @@ enum order_kind {
     ORDER_HURRY,   /* leaves and closes without waiting for anything */
     ORDER_SUSPECT, /* with text */
     ORDER_ABORT,   /* with text */
+    ORDER_REPORT,  /* its totals */
     ORDER_FORGE,   /* an item in the name of rank arg */
     ORDER_RAW,     /* a goodbye with text as it is */
     ORDER_CLOSE,   /* closes and ends */
@@ -42,12 +43,12 @@ enum order_kind {
 /* What a rank shows; written by it, read by the parent. */
 struct seen {
     _Atomic uint32_t stage; /* 1 listens, 2 has joined, 3 its world is over, 4 closed */
-    _Atomic uint32_t n_ups, n_downs, n_done; /* n_done: orders carried out */
-    _Atomic uint32_t n_wrong;                /* messages out of order or bent */
-    _Atomic uint32_t n_frames;               /* from below, of all kinds */
-    _Atomic uint32_t n_open;                 /* connections */
-    _Atomic uint32_t n_ended;                /* goodbyes: once, and nothing after it */
-    _Atomic uint32_t is_suspicious;
+    _Atomic uint32_t n_ups, n_downs, n_reports, n_done; /* n_done: orders carried out */
+    _Atomic uint32_t n_wrong;  /* messages out of order or bent */
+    _Atomic uint32_t n_frames; /* from below, of all kinds */
+    _Atomic uint32_t n_open;   /* connections */
+    _Atomic uint32_t n_ended;  /* goodbyes: once, and nothing after it */
+    _Atomic uint32_t is_suspicious, has_reports;
     uint64_t over_ns;
     int join_status;
     char cause[CAUSE_BYTES], ended[CAUSE_BYTES];
@@ -134,6 +135,14 @@ static void on_ended(void *arg, const char *who, bool is_failure)
     atomic_fetch_add(&s->seen->n_ended, 1);
 }
 
+static void on_report(void *arg, uint32_t rank, const uint8_t *p, size_t n)
+{
+    struct rank_self *s = arg;
+    bool is_ok = s->rank == 0 && n == 4 && bytes_load_u32(p) == rank;
+
+    atomic_fetch_add(is_ok ? &s->seen->n_reports : &s->seen->n_wrong, 1);
+}
+
 static void send_many(struct rank_self *s, bool is_up, uint32_t k, uint32_t bytes)
 {
     uint32_t n = bytes < 4 ? 4 : bytes;
@@ -188,6 +197,9 @@ static void self_run_order(struct rank_self *s)
     case ORDER_ABORT:
         control_abort(s->c, o->text);
         break;
+    case ORDER_REPORT:
+        control_report(s->c, &s->rank, 4);
+        break;
     case ORDER_FORGE:
         (void)tree_put_up(s->c, &lie);
         (void)tree_flush_up(s->c);
@@ -212,6 +224,7 @@ static void self_publish(struct rank_self *s)
         n += s->c->edges[i].conn.fd >= 0;
     atomic_store(&s->seen->is_suspicious, s->c->suspect_until_ns > 0);
     atomic_store(&s->seen->n_open, n);
+    atomic_store(&s->seen->has_reports, !control_awaits_reports(s->c));
 }
 
 static void self_run(struct rank_self *s)
@@ -273,7 +286,7 @@ static void rank_main(uint32_t rank)
         .id = {&world.token, "unit/control", 0},
         .peer_timeout_ns = world.timeout_ns,
         .members = world.members,
-        .handlers = {on_up, on_down, on_ended, &s},
+        .handlers = {on_up, on_down, on_ended, on_report, &s},
     };
     CLEANUP(strbuf_release) struct strbuf hello = {0};
     struct err err = ERR_INIT;

@@ -37,6 +37,7 @@ UNIT_TEST(defaults_are_the_table_s)
     assert_int_equal(s.log_level, LOG_WARN);
     assert_true(s.has_log_time);
     assert_int_equal(s.core, -1);
+    assert_false(s.reports || s.is_dry_run);
     assert_false(s.is_group_alone || s.nancheck || s.timeline_all
                  || s.timeline_mark_cycles || s.timeline[0] || s.stats_dir[0]);
     assert_false(s.is_autotuned || s.is_fusion_set || s.is_gather_set || s.gather_ns > 0
@@ -74,6 +75,20 @@ UNIT_TEST(values_arrive)
     assert_int_equal(s.autotune_warmup, 4);
     assert_int_equal(s.autotune_steps, 5);
     assert_int_equal(s.autotune_samples, 6);
+}
+
+/* Rank 0's values, whatever this rank has read. */
+UNIT_TEST(a_dry_run_reports_and_does_not_tune)
+{
+    struct settings s = read_all("HOROVOD_AUTOTUNE=1 HVD_REPORT=1 HVD_DRY_RUN=1");
+
+    assert_true(s.reports && s.is_dry_run && s.is_autotuned);
+    settings_set_report(&s, false, false);
+    assert_true(!s.reports && !s.is_dry_run && s.is_autotuned);
+    settings_set_report(&s, true, false);
+    assert_true(s.reports && !s.is_dry_run && s.is_autotuned);
+    settings_set_report(&s, false, true);
+    assert_true(s.reports && s.is_dry_run && !s.is_autotuned);
 }
 
 UNIT_TEST(another_product_s_name_stands_for_ours)
