@@ -57,6 +57,8 @@ struct batch {
     enum memory_place place; /* of all items */
     uint32_t region;         /* registered buffer that all of them lie in; 0: none */
     bool is_awaited;         /* the host waits for its end, not a stream */
+    /* A sum on GPUs whose results are this member's own inputs (HVD_DRY_RUN). */
+    bool is_alone;
     enum dtype dtype;
     enum reduce_op op;
     uint32_t root; /* a member */

@@ -16,7 +16,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 
-#define DEVICE_ABI    3
+#define DEVICE_ABI    4
 #define DEVICE_SYMBOL "hvd_cuda_device_ops"
 
 struct codec_plan;

@@ -397,7 +397,7 @@ int carry_run(struct carry *c,
         if (rc == 0 && transfer_is(act))
             return transfers_add(c->e, set, act, ret_is_ours, err);
         if (rc == 0 && q->place == PLACE_CUDA)
-            return carry_device(c, set, act, ret_is_ours, err);
+            return carry_device(c, set, act, is_dry, ret_is_ours, err);
         if (rc == 0)
             rc = carry_run_batch(c, set, act, is_dry, ret_is_ours, err);
     }

@@ -62,10 +62,11 @@ int carry_codec_plans(struct carry *c,
                       struct codec_plan *ret,
                       struct err *err);
 /* carry_device.c: posts a batch of tensors on GPUs whose results have memory; the batch
- * is a flight then. Errors as of carry_run. */
+ * is a flight then. is_dry: the results are the own inputs. Errors as of carry_run. */
 int carry_device(struct carry *c,
                  struct process_set *set,
                  const struct member_act *act,
+                 bool is_dry,
                  bool *ret_is_ours,
                  struct err *err);
 /* A set was added, at this position in the order of all ranks: if the world has a GPU

@@ -218,7 +218,7 @@ static int carry_post_device(struct carry *c,
     AUTOFREE const char **names = NULL;
     int rc;
 
-    if (!act->items[0].req->codec[0])
+    if (!act->items[0].req->codec[0] || batch->is_alone)
         return b->ops->post(b, batch, ret_ticket, err);
     plans = mem_calloc(act->n_items, sizeof(*plans));
     names = mem_calloc(act->n_items, sizeof(*names));
@@ -251,15 +251,25 @@ carry_refuse_codec(struct carry *c, const struct member_act *act, const char *wh
     engine_wake_waiters(c->e);
 }
 
+/* HVD_DRY_RUN: without scales, each result is a copy. */
+static void batch_set_alone(struct batch *b)
+{
+    b->is_alone = true;
+    b->op = OP_SUM;
+    b->prescale = b->postscale = 1;
+}
+
 int carry_device(struct carry *c,
                  struct process_set *set,
                  const struct member_act *act,
+                 bool is_dry,
                  bool *ret_is_ours,
                  struct err *err)
 {
     const struct tensor_request *q = act->items[0].req;
     struct batch batch = engine_batch(act);
-    AUTOFREE struct flight *flight = flight_new(act, set->n); /* nothing fails later */
+    AUTOFREE struct flight *flight =
+        flight_new(act, is_dry ? 0 : set->n); /* nothing fails later */
     struct backend *b;
     int rc;
 
@@ -278,6 +288,8 @@ int carry_device(struct carry *c,
     *ret_is_ours = false;
     batch.items = c->items;
     batch.is_awaited = act_has_callback(act);
+    if (is_dry)
+        batch_set_alone(&batch);
     b = set->device_backend;
     flight->began_ns = observe_posted(&c->e->observe, act);
     if (c->e->settings.nancheck)

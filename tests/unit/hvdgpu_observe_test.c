@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What users can observe of GPU tensors through hvd.h, on the fakes: the timeline's
- * names, and HVD_NANCHECK. */
+ * names, HVD_DRY_RUN, and HVD_NANCHECK. */
 #include "tests/unit/hvdgpu_world.h"
 
 enum { N = 1000 };
@@ -51,6 +51,64 @@ UNIT_TEST(the_timeline_has_nccl_s_names)
     assert_true(strstr(text, "\"INIT_NCCL\"") < strstr(text, "\"NCCL_ALLREDUCE\""));
     assert_int_equal(n_of(text, "\"CPU_ALLREDUCE\""), 0);
     assert_int_equal(n_of(text, "\"ph\":\"B\""), n_of(text, "\"ph\":\"E\""));
+}
+
+/* --- dry run --- */
+
+/* A step of an average to another tensor, which NCCL would move directly, two small ones
+ * in place, and a reducescatter with unequal shares. True: the results are the own inputs;
+ * otherwise all of them are real. */
+static bool step_is_dry(int rank, float *big, float *out, float *small, float *part)
+{
+    int64_t n = 300000, rows = 5;
+    struct hvd_tensor t = tensor_1d("big", HVD_FLOAT32, big, out, &n);
+    struct hvd_tensor s = tensor_1d("part", HVD_FLOAT32, part, NULL, &rows);
+    const float own = (float)rank + 1, mean = 1.5f, sum = 3;
+    const int first = rank == 0 ? 0 : 3; /* 3 rows and 2 */
+    hvd_handle h[4];
+    bool is_dry;
+    void *result;
+    float got;
+    int ndim;
+
+    t.device = s.device = rank;
+    big[0] = big[n - 1] = small[0] = small[16] = own;
+    for (int i = 0; i < rows; i++)
+        part[i] = own + (float)i;
+    CHECK_OK(hvd_allreduce_async(&t, HVD_AVERAGE, 1, 1, 0, &h[0]));
+    CHECK_OK(sum_on_gpu(rank, "s1", small, 16, 0, &h[1]));
+    CHECK_OK(sum_on_gpu(rank, "s2", small + 16, 16, 0, &h[2]));
+    CHECK_OK(hvd_reducescatter_async(&s, HVD_SUM, 1, 1, NULL, NULL, 0, &h[3]));
+    CHECK_OK(hvd_wait(h[3], -1));
+    CHECK_OK(hvd_result(h[3], &result, &ndim, &rows));
+    got = *(const float *)result;
+    for (int i = 0; i < 4; i++)
+        CHECK_OK(wait_release(h[i]));
+    is_dry = out[0] == own;
+    CHECK(out[0] == (is_dry ? own : mean) && out[n - 1] == out[0], "%g",
+          (double)out[0]);
+    CHECK(small[0] == (is_dry ? own : sum) && small[16] == small[0], "%g",
+          (double)small[0]);
+    CHECK(got == (is_dry ? own + (float)first : sum + 2 * (float)first), "%g",
+          (double)got);
+    return is_dry;
+}
+
+GPU_WORLD_TEST(dry_steps_keep_the_own_input_on_the_gpu, 2)
+{
+    float *big, *out, *small, *part, n_dry = 0;
+
+    (void)setenv("HVD_DRY_RUN", "1", 1);
+    CHECK_OK(hvd_init(NULL));
+    big = floats_on_gpu(rank, 300000);
+    out = floats_on_gpu(rank, 300000);
+    small = floats_on_gpu(rank, 32);
+    part = floats_on_gpu(rank, 16);
+    memset(small, 0, 32 * sizeof(float));
+    for (int i = 0; i < 60; i++)
+        n_dry += step_is_dry(rank, big, out, small, part) ? 1 : 0;
+    CHECK(n_dry >= 10 && n_dry <= 30, "%g", (double)n_dry);
+    CHECK_OK(hvd_shutdown());
 }
 
 /* --- NaN --- */

@@ -36,6 +36,11 @@ static inline struct gcoll_post gcoll_post_of(struct device *g,
         .index = job->stream_index,
     };
 }
+/* No NCCL calls: a set of one, or a batch that is_alone. */
+static inline bool gcoll_is_alone(const struct gcoll_post *p)
+{
+    return p->c->n_nc == 0 || p->batch->is_alone;
+}
 /* A JOB_BATCH; the hook of the device. */
 int gcoll_run(struct device *g, struct gpu_job *job, struct err *err);
 

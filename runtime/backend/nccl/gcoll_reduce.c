@@ -132,7 +132,7 @@ static int add_call(struct gcoll_post *p,
         .peer = (int)p->batch->root,
     };
 
-    return p->c->n_nc ? gcoll_add(&q->calls, call, err) : 0;
+    return gcoll_is_alone(p) ? 0 : gcoll_add(&q->calls, call, err);
 }
 
 /* Does this member keep a result? */
@@ -261,8 +261,8 @@ static int plan_batch(struct gcoll_post *p, struct reducing *q, struct err *err)
     struct comm_terms t = p->c->terms;
 
     t.is_deterministic |= is_registered;
-    if (!p->c->n_nc)
-        t.fusion_bytes = 0; /* a set of one copies from each tensor to its output */
+    if (gcoll_is_alone(p))
+        t.fusion_bytes = 0; /* it is copied from each tensor to its output */
     q->is_call_each = t.is_deterministic;
     for (size_t i = 0; i < q->n; i++)
         q->counts[i] = p->batch->items[i].count;
@@ -299,7 +299,7 @@ static int place_direct(struct gcoll_post *p, struct reducing *q, struct err *er
         if (!q->out[i] && buffer)
             q->out[i] = buffer + q->offsets[i];
         q->in[i] = gcoll_ptr(v[i].in);
-        if (q->r.needs_in || !q->in[i] || !p->c->n_nc)
+        if (q->r.needs_in || !q->in[i] || gcoll_is_alone(p))
             q->in[i] = q->out[i];
     }
     return rc;
@@ -313,7 +313,7 @@ take_buffer(struct gcoll_post *p, struct reducing *q, cu_ptr *ret, struct err *e
     const uint64_t bytes = q->plan.packed_bytes;
     struct graphs *graphs;
 
-    if (!p->c->terms.uses_graphs || !p->c->n_nc)
+    if (!p->c->terms.uses_graphs || gcoll_is_alone(p))
         return comm_fusion(p->c, p->index, bytes, p->s, ret, &q->generation, err);
     graphs = graphs_of(p);
     return graphs ? graphs_buffer(graphs, bytes, ret, &q->generation, err)
@@ -331,7 +331,7 @@ find_base(const struct gcoll_post *p, const struct reducing *q, const cu_ptr *at
  * those of direct calls so far. */
 static bool lies_as_packed(struct gcoll_post *p, struct reducing *q)
 {
-    if (q->r.needs_in || q->r.needs_out || !p->c->n_nc || !post_has_result(p))
+    if (q->r.needs_in || q->r.needs_out || gcoll_is_alone(p) || !post_has_result(p))
         return false;
     q->packed_in = find_base(p, q, q->in);
     q->packed_out = find_base(p, q, q->out);
@@ -382,7 +382,7 @@ static int run_planned(struct gcoll_post *p, struct reducing *q, struct err *err
         rc = place_packed(p, q, err);
     if (!rc)
         rc = add_calls(p, q, err);
-    if (!rc && q->plan.packed_bytes && p->c->terms.uses_graphs && p->c->n_nc)
+    if (!rc && q->plan.packed_bytes && p->c->terms.uses_graphs && !gcoll_is_alone(p))
         return run_graph(p, q, err);
     if (!rc)
         rc = reduce_move_in(p, q, err);
@@ -411,8 +411,10 @@ static int add_parts(struct gcoll_post *p,
     };
     int rc = 0;
 
-    if (!p->c->n_nc)
-        return gcoll_copy(p, out, in, counts[0] * q->wire_size, err);
+    if (gcoll_is_alone(p))
+        return gcoll_copy(p, out,
+                          in + gcoll_counts_sum(counts, p->c->me) * q->wire_size,
+                          counts[p->c->me] * q->wire_size, err);
     if (gcoll_counts_are_equal(counts, n))
         return gcoll_add(&q->calls, call, err);
     call.kind = CALL_REDUCE;
@@ -430,7 +432,7 @@ static int add_parts(struct gcoll_post *p,
  * the root's would not, so the whole batch goes through our buffer. */
 static bool copies_in(const struct gcoll_post *p, const struct batch_item *it)
 {
-    return p->batch->region > 0 && p->c->n_nc
+    return p->batch->region > 0 && !gcoll_is_alone(p)
            && !gcoll_counts_are_equal(it->counts, p->c->n);
 }
 
