@@ -21,7 +21,7 @@ enum { WIRE_VERSION = 1 };
 static const char LINE[] = "horovod: report: ";
 
 /* Shares of a step. */
-static const double HIDDEN = 0.10, SLOW = 0.05;
+static const double HIDDEN = 0.10, SLOW = 0.10;
 /* A batch that is moved in about the time of its latency. */
 static const uint64_t SMALL_BATCH_BYTES = 64u << 10;
 static const uint64_t DRY_STEPS_MIN = 3; /* of each kind, for a median */
@@ -70,15 +70,6 @@ struct report_view {
     uint32_t slowest;
     double lead_ns; /* of the other ranks' tensors over the slowest rank's */
 };
-
-static double report_sum(const struct job_report *r, enum report_total of)
-{
-    double sum = 0;
-
-    for (uint32_t i = 0; i < r->n_ranks; i++)
-        sum += r->has[i] ? (double)r->totals[i].v[of] : 0;
-    return sum;
-}
 
 /* Of a step, by the ranks' own numbers of steps, which may differ by one; or of the run. */
 static double
@@ -153,7 +144,7 @@ static struct report_view view_of(const struct job_report *r)
  * lets streams wait, and TensorFlow waits by itself. */
 static bool view_sees_waits(const struct report_view *v)
 {
-    return report_sum(v->r, REPORT_BLOCKED_NS) > 0
+    return v->blocked_ns > 0
            && 2 * report_total(v->r, REPORT_DEVICE_BATCHES)
                   < report_total(v->r, REPORT_BATCHES);
 }

@@ -52,6 +52,15 @@ def test_openmpi(folder):
     meets(folder, openmpi("-np", "3", RANK), one_host(3, "openmpi"))
 
 
+def test_a_report_under_mpirun(folder):
+    """Rank 0's variable counts; the ranks end by exit."""
+    script = f'[ "$OMPI_COMM_WORLD_RANK" = 0 ] && export HVD_REPORT=1; exec {RANK}'
+    program = run(folder, openmpi("-np", "3", "sh", "-c", script))
+    same(ranks(program), one_host(3, "openmpi"))
+    lines = re.findall(r"^horovod: report: (\w+)", program.err, re.M)
+    same(lines, ["no", "4", "rank", "advice"], program.err)
+
+
 def test_openmpi_of_one_rank(folder):
     meets(folder, openmpi("-np", "1", RANK), one_host(1, "openmpi"))
 

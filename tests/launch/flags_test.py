@@ -75,6 +75,14 @@ def test_a_timeline_is_written(folder):
     same(marked - unmarked, {"CYCLE_START"})
 
 
+def test_a_report_is_printed_once(folder):
+    program = run(folder, "-np", "2", "--report", WORLD, "20")
+    lines = re.findall(r"^(?:\[0\]<stderr>:)?horovod: report: (\S+)", program.err, re.M)
+    same(lines[1:2] + lines[2:], ["1.0", "rank", "advice:"])
+    assert re.search(r"report: \d+ steps of .* \(\d+ %\) of a step waited", program.err), program.err
+    assert "report: 1.0 kB per step and rank" in program.err, program.err
+
+
 def stalled(folder, *words):
     """Rank 1 submits nothing before folder/go exists."""
     return start(folder, "-np", "2", *words, WORLD, "2", f"{folder}/go")

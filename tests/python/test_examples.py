@@ -60,7 +60,12 @@ def line_of(words):
 
 
 def form(line):
-    """A line with its numbers and hashes taken out: they differ from machine to machine."""
+    """A line with its numbers and hashes taken out: they differ from machine to machine.
+
+    So do units and the advice of a report.
+    """
+    if "horovod: report: " in line:
+        line = re.sub(r"(?<=advice: ).*", "", re.sub(r"\b(us|ms|s|[kMG]?B)\b", "unit", line))
     return re.sub(r"\b[0-9a-f]{16}\b|\b\d+(\.\d+)?\b", "#", line.strip())
 
 

@@ -272,6 +272,7 @@ UNIT_TEST(flags_become_the_ranks_variables)
          "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "120"},
         {"x --mpi-threads-disable a", "HOROVOD_MPI_THREADS_DISABLE", "1"},
         {"x --tcp a", "NCCL_IB_DISABLE", "1"},
+        {"x --report a", "HVD_REPORT", "1"},
         {"x --num-nccl-streams 2 a", "HOROVOD_NUM_NCCL_STREAMS", "2"},
         {"x --thread-affinity 1,3 a", "HOROVOD_THREAD_AFFINITY", "1,3"},
         {"x --gloo-timeout-seconds 1.5 a", "HOROVOD_GLOO_TIMEOUT_SECONDS", "1.500"},

@@ -11,7 +11,7 @@
  * key         key in the config file
  * needs       the option without which this one has no effect, or COUNT
  *
- * Spellings, groups and order are Horovod's; PLACEMENT is our own. */
+ * Spellings, groups and order are Horovod's; PLACEMENT and REPORT are our own. */
 #ifndef RUNTIME_LAUNCH_CORE_OPTION_TABLE_H
 #define RUNTIME_LAUNCH_CORE_OPTION_TABLE_H
 
@@ -161,7 +161,9 @@
     X(JSRUN, "--jsrun", "", "", "", "", FLAG, 0, 0, "", "", COUNT, CONTROLLER,                 \
       "refused: LSF's jsrun is not supported")                                                 \
     X(BINDING, "--binding", "", "", "", "none|cores|numa", CHOICE, 0, 0, "", "", COUNT,        \
-      PLACEMENT, "bind each rank to its own cores or to a NUMA node (default: none)")
+      PLACEMENT, "bind each rank to its own cores or to a NUMA node (default: none)")          \
+    X(REPORT, "--report", "", "", "", "", FLAG, 0, 0, "HVD_REPORT", "", COUNT, REPORT,         \
+      "print at the end how long a step waited for communication, and what to do")
 
 #define OPTION_GROUPS(X)                                                                       \
     X(MAIN, "arguments")                                                                       \
@@ -176,7 +178,8 @@
     X(LOG, "logging arguments")                                                                \
     X(HOSTS, "host arguments")                                                                 \
     X(CONTROLLER, "controller arguments")                                                      \
-    X(PLACEMENT, "placement arguments")
+    X(PLACEMENT, "placement arguments")                                                        \
+    X(REPORT, "report arguments")
 
 /* clang-format on */
 
