@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TF_CONFIG as TFConfigClusterResolver reads it:
- *
- *   {"cluster": {"chief": ["HOST:2222"], "worker": [..], "ps": [..]},
- *    "task": {"type": "worker", "index": 0}}
- *
- * Roles that the job does not have are left out. The evaluator is a task but no member
- * of the cluster: no task connects to it. A single worker gets TF_CONFIG, too, because
- * programs read the number of workers from it. The names are those of the job and of
- * Kubernetes and contain nothing that JSON has to escape. Pure; called by hvd_pod.c. */
+/* The roles and hosts of a HorovodJob for contract/tf_config.c, which writes the text
+ * for every launcher. The names are those of the job and of Kubernetes and contain
+ * nothing that JSON has to escape. Pure; called by hvd_pod.c and hvd_validate.c. */
 #include "operator/core/hvd/hvd_tf_config.h"
 
-static const enum role members[] = {ROLE_CHIEF, ROLE_WORKER, ROLE_PS};
+#include "runtime/contract/tf_config.h"
 
-static void put_hosts(const struct hvd_job *job,
-                      const struct object_config *cfg,
-                      enum role role,
-                      struct strbuf *out)
+static const enum role roles[TF_ROLE_COUNT] = {[TF_CHIEF] = ROLE_CHIEF,
+                                               [TF_WORKER] = ROLE_WORKER,
+                                               [TF_PS] = ROLE_PS,
+                                               [TF_EVALUATOR] = ROLE_EVALUATOR};
+
+struct tf_hosts {
+    const struct hvd_job *job;
+    const struct object_config *cfg;
+};
+
+static void put_host(void *arg, enum tf_role role, uint32_t index, struct strbuf *out)
 {
+    const struct tf_hosts *h = arg;
     char host[HOST_SIZE];
 
-    for (uint32_t i = 0; i < job->role[role].n; i++) {
-        object_host(job, cfg, role, i, host);
-        strbuf_printf(out, "%s\"%s:%d\"", i ? ", " : "", host, TF_PORT);
-    }
+    object_host(h->job, h->cfg, roles[role], index, host);
+    strbuf_printf(out, "%s:%d", host, TF_PORT);
 }
 
 void tf_config(const struct hvd_job *job,
@@ -31,17 +31,14 @@ void tf_config(const struct hvd_job *job,
                uint32_t index,
                struct strbuf *out)
 {
-    const char *comma = "";
+    struct tf_hosts hosts = {job, cfg};
+    struct tf_cluster c = {.put_address = put_host, .arg = &hosts};
+    enum tf_role task = TF_WORKER;
 
-    strbuf_puts(out, "{\"cluster\": {");
-    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
-        if (job->role[members[i]].n == 0)
-            continue;
-        strbuf_printf(out, "%s\"%s\": [", comma, role_name(members[i]));
-        put_hosts(job, cfg, members[i], out);
-        strbuf_putc(out, ']');
-        comma = ", ";
+    for (uint32_t r = 0; r < TF_ROLE_COUNT; r++) {
+        c.n[r] = job->role[roles[r]].n;
+        if (roles[r] == role)
+            task = (enum tf_role)r;
     }
-    strbuf_printf(out, "}, \"task\": {\"type\": \"%s\", \"index\": %u}}",
-                  role_name(role), index);
+    tf_config_write(&c, task, index, out);
 }
