@@ -31,6 +31,23 @@ int layout_hostfile(getenv_fn get, void *arg, struct strbuf *out, struct err *er
     return rc ? err_set(err, rc, "the hostfile of %zu nodes does not fit", hosts.n) : 0;
 }
 
+int layout_tf_config(getenv_fn get,
+                     void *arg,
+                     const struct tf_roles *roles,
+                     uint16_t ports,
+                     struct strbuf *out,
+                     struct err *err)
+{
+    const struct env_reader r = {.get = get, .arg = arg, .err = err};
+    CLEANUP(slurm_step_release) struct slurm_step step = {.hosts = {0}};
+    int rc = slurm_step_read(&r, &step);
+    if (rc)
+        return rc;
+    const struct tf_world world = {
+        .roles = *roles, .hosts = &step.hosts, .np = step.place.size, .ports = ports};
+    return tf_world_config(&world, &step.place, out, err);
+}
+
 int layout_job_id(
     getenv_fn get, void *arg, char *ret, size_t size_bytes, struct err *err)
 {

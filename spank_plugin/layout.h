@@ -5,6 +5,7 @@
 
 #include "runtime/base/strbuf.h"
 #include "runtime/contract/contract.h"
+#include "runtime/contract/tf_world.h"
 
 struct layout_paths { /* values that the environment does not contain */
     const char *token_file, *hostfile;
@@ -18,6 +19,14 @@ int layout_contract(getenv_fn get,
                     const struct layout_paths *paths,
                     struct contract *ret,
                     struct err *err);
+
+/* Appends TF_CONFIG of this task; ports: of port_derive. */
+int layout_tf_config(getenv_fn get,
+                     void *arg,
+                     const struct tf_roles *roles,
+                     uint16_t ports,
+                     struct strbuf *out,
+                     struct err *err);
 
 /* The hostfile of the whole step from SLURM_STEP_NODELIST and
  * SLURM_STEP_TASKS_PER_NODE. */

@@ -44,13 +44,31 @@ static int set_verbose(struct step_options *o, const char *value, struct err *er
     return value ? parse_bool("--hvd: verbose", value, &o->is_verbose, err) : 0;
 }
 
+static int set_framework(struct step_options *o, const char *value, struct err *err)
+{
+    int rc = framework_parse(value ? value : "", &o->roles.framework, err);
+    return rc ? err_prefix(err, "--hvd") : 0;
+}
+
+static int set_ps(struct step_options *o, const char *value, struct err *err)
+{
+    return parse_u32("--hvd: ps", value ? value : "", 1, HOST_MAX_SLOTS, &o->roles.n_ps,
+                     err);
+}
+
+static int set_evaluator(struct step_options *o, const char *value, struct err *err)
+{
+    o->roles.has_evaluator = true;
+    return value ? parse_bool("--hvd: evaluator", value, &o->roles.has_evaluator, err)
+                 : 0;
+}
+
 static const struct {
     const char *name;
     int (*set)(struct step_options *o, const char *value, struct err *err);
 } step_keys[] = {
-    {"timeout", set_timeout},
-    {"iface", set_iface},
-    {"verbose", set_verbose},
+    {"timeout", set_timeout},     {"iface", set_iface}, {"verbose", set_verbose},
+    {"framework", set_framework}, {"ps", set_ps},       {"evaluator", set_evaluator},
 };
 
 static int set_step_key(struct step_options *o, char *item, struct err *err)
@@ -63,7 +81,8 @@ static int set_step_key(struct step_options *o, char *item, struct err *err)
             return step_keys[i].set(o, value, err);
     return err_set(err, -EINVAL,
                    "--hvd: \"%s\" is not a key; allowed are timeout=DURATION, "
-                   "iface=NAME and verbose, separated by commas",
+                   "iface=NAME, verbose, framework=NAME, ps=N and evaluator, separated "
+                   "by commas",
                    item);
 }
 
@@ -83,6 +102,10 @@ int step_options_parse(const char *arg, struct step_options *ret, struct err *er
                 return rc;
         }
     }
+    /* here whether the keys belong together; in a task whether it has enough tasks */
+    uint32_t counts[TF_ROLE_COUNT];
+    if (tf_roles_count(&o.roles, UINT32_MAX, counts, err))
+        return err_prefix(err, "--hvd");
     *ret = o;
     return 0;
 }

@@ -7,16 +7,19 @@
 #include <stdint.h>
 
 #include "runtime/base/err.h"
+#include "runtime/contract/tf_world.h"
 
 #define OPTIONS_HELP                                                                   \
     "[hvd] run the tasks as one Horovod job: ranks, rendezvous and runtime are "       \
-    "set up (keys: timeout=DURATION, iface=NAME, verbose)"
+    "set up (keys: timeout=DURATION, iface=NAME, verbose, framework=NAME, ps=N, "      \
+    "evaluator)"
 
 /* The user's options of one step. */
 struct step_options {
     uint64_t start_timeout_ms; /* 0: the default of the runtime */
     char iface[64];            /* "": the interface on the route to srun */
     bool is_verbose;
+    struct tf_roles roles;
 };
 /* arg as Slurm passes it: NULL, "" and "(null)" (sbatch and salloc forward an absent
  * value so) mean no keys. -EINVAL with an error message that names the key, the value

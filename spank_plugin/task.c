@@ -21,6 +21,7 @@
 
 #include "runtime/base/mem.h"
 #include "runtime/base/strbuf.h"
+#include "runtime/contract/port.h"
 #include "spank_plugin/gate.h"
 #include "spank_plugin/guard.h"
 #include "spank_plugin/layout.h"
@@ -100,6 +101,22 @@ add_options(struct spank_handle *sp, const struct step_options *opt, struct err 
     return slurm_io_setenv(sp, "HOROVOD_START_TIMEOUT", seconds, err);
 }
 
+/* After remove_inherited: a TF_CONFIG from outside is not this step's. */
+static int add_tf_config(struct spank_handle *sp,
+                         const struct node_side *node,
+                         const struct tf_roles *roles,
+                         struct err *err)
+{
+    CLEANUP(strbuf_release) struct strbuf text;
+    strbuf_init(&text, TF_CONFIG_MAX_BYTES);
+    if (roles->framework == FRAMEWORK_HVD)
+        return 0;
+    int rc =
+        layout_tf_config(slurm_io_getenv, sp, roles,
+                         port_derive(&node->ticket.token, "TF_CONFIG"), &text, err);
+    return rc ? rc : slurm_io_setenv(sp, "TF_CONFIG", strbuf_str(&text), err);
+}
+
 static int task_read_place(struct spank_handle *sp,
                            const struct node_side *node,
                            const struct step_options *opt,
@@ -111,12 +128,13 @@ static int task_read_place(struct spank_handle *sp,
         .hostfile = node->hostfile,
         .iface = opt->iface,
         .rdv_port = node->ticket.port,
-        .master_port = ticket_master_port(&node->ticket),
+        .master_port = port_derive(&node->ticket.token, "master port"),
     };
     return layout_contract(slurm_io_getenv, sp, &paths, ret, err);
 }
 
 static int task_set_environment(struct spank_handle *sp,
+                                const struct node_side *node,
                                 const struct contract *c,
                                 const struct plugin_config *cfg,
                                 const struct step_options *opt,
@@ -138,6 +156,8 @@ static int task_set_environment(struct spank_handle *sp,
         rc = add_runtime(sp, cfg, err);
     if (!rc)
         rc = add_options(sp, opt, err);
+    if (!rc)
+        rc = add_tf_config(sp, node, &opt->roles, err);
     if (!rc && opt->is_verbose && c->place.local_rank == 0)
         slurm_io_print(
             "%s: %u of %u tasks here, the first is rank %u; rendezvous at %s "
@@ -167,7 +187,7 @@ int task_start(struct spank_handle *sp,
     if (!err->code && !has_place)
         *err = place_err;
     if (!err->code)
-        (void)task_set_environment(sp, &c, cfg, opt, err); /* err is read below */
+        (void)task_set_environment(sp, node, &c, cfg, opt, err); /* err is read below */
     int argc = 0;
     char **argv = slurm_io_argv(sp, &argc);
     if (!err->code && argv)

@@ -56,15 +56,3 @@ int ticket_parse(const char *text, size_t n, struct ticket *ret, struct err *err
     explicit_bzero(&t, sizeof(t));
     return rc ? err_set(err, rc, "%s is damaged", TICKET_ENV) : 0;
 }
-
-uint16_t ticket_master_port(const struct ticket *t)
-{
-    uint8_t sum[SHA256_BYTES];
-    struct sha256 s;
-    sha256_init(&s);
-    sha256_add(&s, "master port",
-               11); /* so that the port reveals nothing about the token */
-    sha256_add(&s, t->token.key, sizeof(t->token.key));
-    sha256_end(&s, sum);
-    return (uint16_t)(20000 + (sum[0] << 8 | sum[1]) % 10000);
-}

@@ -30,9 +30,4 @@ void ticket_render(const struct ticket *t, char ret[TICKET_MAX_BYTES]);
 /* n bytes, not necessarily terminated. -EINVAL: not a ticket of this version. */
 int ticket_parse(const char *text, size_t n, struct ticket *ret, struct err *err);
 
-/* A port for MASTER_PORT (the user's own torch.distributed), the same on all nodes:
- * derived from the token, 20000 to 29999, below the ephemeral range. We listen on none
- * of them. */
-uint16_t ticket_master_port(const struct ticket *t);
-
 #endif

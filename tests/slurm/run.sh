@@ -113,6 +113,24 @@ is 'heterogeneous step: one world over both components' "0/5 local 0/2 cross 0/2
 3/5 local 1/3 cross 1/2 node2=node2
 4/5 local 2/3 cross 0/1 node2=node2" "$(srun --hvd -w node1 -n2 "$RUN/place" : -w node2 -n3 "$RUN/place" 2>&1 | sorted)"
 
+cat >"$RUN/task" <<'T'
+#!/usr/bin/python3
+import json, os, re
+c = json.loads(os.environ.get("TF_CONFIG", "{}"))
+hosts = {role: [re.sub(r":2\d{4}$", "", h) for h in all] for role, all in c.get("cluster", {}).items()}
+print(os.environ["HOROVOD_RANK"], *c.get("task", {}).values(), len({h for v in c.get("cluster", {}).values() for h in v}), hosts)
+T
+chmod +x "$RUN/task"
+all="4 {'chief': ['node1'], 'worker': ['node1', 'node2'], 'ps': ['node2']}"
+is 'framework=tf-ps: TF_CONFIG counts tasks node by node' "0 chief 0 $all
+1 worker 1 $all
+2 worker 0 $all
+3 ps 0 $all" "$(srun --hvd=framework=tf-ps -N2 -n4 --ntasks-per-node=2 --distribution=cyclic "$RUN/task" 2>&1 | sorted)"
+is 'without framework there is no TF_CONFIG, also not an outer one' "0 0 {}" \
+    "$(TF_CONFIG='{"task": {"type": "ps", "index": 0}}' srun --hvd -n1 "$RUN/task" 2>&1)"
+has 'framework=tf-ps with two tasks is refused' "$(srun --hvd=framework=tf-ps -n2 "$RUN/task" 2>&1)" \
+    'framework tf-ps needs at least 3 processes (one chief, one worker, 1 ps), not 2'
+
 # --- jobs ---------------------------------------------------------------------------------------
 cat >"$RUN/job.sh" <<J
 #!/bin/bash
@@ -166,7 +184,7 @@ is 'another user cannot read the token' 'Permission denied' \
 # --- mistakes -------------------------------------------------------------------------------------
 out=$(srun --hvd=tiemout=3 -n1 echo ran 2>&1)
 is 'a bad key ends srun' 255 "$(srun --hvd=tiemout=3 -n1 true 2>/dev/null; echo $?)"
-has 'a bad key is named, with what is allowed' "$out" '"tiemout" is not a key' 'timeout=DURATION, iface=NAME and verbose'
+has 'a bad key is named, with what is allowed' "$out" '"tiemout" is not a key' 'timeout=DURATION, iface=NAME, verbose, framework=NAME, ps=N and evaluator'
 has 'a bad value is named' "$(srun --hvd=timeout=soon -n1 true 2>&1)" '"soon"'
 has 'sbatch refuses it at submission' "$(ctl sbatch --hvd=nope "$RUN/job.sh" 2>&1)" '"nope" is not a key'
 plugstack rundir=/x

@@ -104,6 +104,22 @@ UNIT_TEST(what_a_task_gets_is_what_hvd_init_reads)
         assert_true(strncmp(env[i].name, "SLURM_", 6) != 0);
 }
 
+UNIT_TEST(tf_config_counts_tasks_node_by_node)
+{
+    static const struct tf_roles roles = {.framework = FRAMEWORK_TF_PS};
+    /* cyclic: rank 1 is the first task of node2, so the third of the step */
+    struct fake_env e = task_layout("node[1-2]", "2(x2)", "4", "1", "1", "0");
+    CLEANUP(strbuf_release) struct strbuf text;
+    struct err err = ERR_INIT;
+    strbuf_init(&text, TF_CONFIG_MAX_BYTES);
+    assert_int_equal(layout_tf_config(fake_get, &e, &roles, 20007, &text, &err), 0);
+    assert_string_equal(strbuf_str(&text),
+                        "{\"cluster\": {\"chief\": [\"node1:20007\"], \"worker\": "
+                        "[\"node1:20008\", \"node2:20009\"], \"ps\": "
+                        "[\"node2:20010\"]}, \"task\": {\"type\": \"worker\", "
+                        "\"index\": 1}}");
+}
+
 UNIT_TEST(master_is_the_node_of_rank_0)
 {
     struct fake_env e = task_layout("node[1-2]", "1,2", "3", "2", "1", "1");

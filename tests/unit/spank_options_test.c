@@ -28,6 +28,11 @@ UNIT_TEST(all_keys_are_read)
     assert_int_equal(o.start_timeout_ms, 120000);
     assert_string_equal(o.iface, "ib0");
     assert_true(o.is_verbose);
+    assert_int_equal(o.roles.framework, FRAMEWORK_HVD);
+    assert_int_equal(step_options_parse("framework=tf-ps,ps=2,evaluator", &o, &err), 0);
+    assert_int_equal(o.roles.framework, FRAMEWORK_TF_PS);
+    assert_int_equal(o.roles.n_ps, 2);
+    assert_true(o.roles.has_evaluator);
     assert_int_equal(step_options_parse("verbose=no", &o, &err), 0);
     assert_false(o.is_verbose);
     assert_int_equal(o.start_timeout_ms, 0); /* nothing left of the call before */
@@ -39,7 +44,7 @@ UNIT_TEST(bad_values_are_refused_with_the_key_and_what_is_allowed)
         const char *arg, *in_text, *also;
     } rows[] = {
         {"tiemout=3", "\"tiemout\" is not a key",
-         "timeout=DURATION, iface=NAME and verbose"},
+         "timeout=DURATION, iface=NAME, verbose, framework=NAME, ps=N and evaluator"},
         {"timeout", "timeout requires a value", "timeout=10m"},
         {"timeout=soon", "timeout", "\"soon\""},
         {"timeout=0", "timeout", "\"0\""},
@@ -47,6 +52,11 @@ UNIT_TEST(bad_values_are_refused_with_the_key_and_what_is_allowed)
         {"iface=eth0/1", "eth0/1", "network interface"},
         {"iface=a-name-of-16-chr", "a-name-of-16-chr", "1 to 15 characters"},
         {"verbose=maybe", "verbose", "\"maybe\""},
+        {"framework=tf", "--hvd: framework \"tf\"", "tf-multiworker or tf-ps"},
+        {"framework", "--hvd: framework \"\"", "tf-multiworker or tf-ps"},
+        {"framework=tf-ps,ps=0", "--hvd: ps", "0"},
+        {"ps=2", "--hvd: framework horovod", "has no parameter servers, not 2"},
+        {"evaluator", "--hvd: framework horovod", "has no evaluator"},
         {"verbose,", "\"\" is not a key", "allowed"},
         {",", "\"\" is not a key", "allowed"},
     };

@@ -90,13 +90,4 @@ UNIT_TEST(damage_never_shows_the_token)
     assert_string_equal(err.text, "SLURM_HVD_STEP is damaged");
 }
 
-UNIT_TEST(master_port_is_stable_and_in_range)
-{
-    struct ticket a = ticket_sample(1), b = ticket_sample(2);
-    assert_int_equal(ticket_master_port(&a), ticket_master_port(&a));
-    assert_int_not_equal(ticket_master_port(&a), ticket_master_port(&b));
-    assert_in_range(ticket_master_port(&a), 20000, 29999);
-    assert_in_range(ticket_master_port(&b), 20000, 29999);
-}
-
 UNIT_MAIN(NULL, NULL)
