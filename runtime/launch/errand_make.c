@@ -206,6 +206,7 @@ int errand_make(const struct remote_job *job,
     e->np = job->np;
     e->peer_timeout_ms = (uint32_t)ms;
     e->is_verbose = job->is_verbose;
+    e->roles = job->roles;
     e->local = (uint32_t)job->hosts->n;
     for (uint32_t h = (uint32_t)job->hosts->n; h-- > 0;)
         if (host_is_local(job->hosts->v[h].name))

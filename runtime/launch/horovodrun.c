@@ -85,6 +85,10 @@ static int launch_check_usage(struct horovodrun *l, struct err *err)
     int rc = run_hosts_read(&l->o, launch_discover, l, &l->hosts, err);
     if (rc < 0)
         return rc;
+    const struct tf_roles roles = options_tf_roles(&l->o);
+    uint32_t counts[TF_ROLE_COUNT];
+    if ((rc = tf_roles_count(&roles, l->hosts.np, counts, err)) < 0)
+        return rc;
     if (l->o.text[OPT_LOG_LEVEL])
         (void)log_level_parse(l->o.text[OPT_LOG_LEVEL], &level);
     if (l->o.text[OPT_VERBOSE] && level > LOG_INFO)
@@ -129,6 +133,7 @@ static int launch_remote(struct horovodrun *l, struct err *err)
         .with_timestamp = options_is_on(&l->o, OPT_PREFIX_TIMESTAMP),
         .vars = l->o.vars,
         .n_vars = l->o.n_vars,
+        .roles = options_tf_roles(&l->o),
         .binding = text[OPT_BINDING],
         .nics = text[OPT_NETWORK_INTERFACES],
         .is_verbose = options_is_on(&l->o, OPT_VERBOSE),

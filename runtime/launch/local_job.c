@@ -20,6 +20,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
+#include "runtime/contract/port.h"
 #include "runtime/launch/command.h"
 #include "runtime/launch/gpu_info.h"
 #include "runtime/launch/local_ranks.h"
@@ -38,6 +39,8 @@ struct local_job {
     uint16_t port;
     int master_fd; /* holds MASTER_PORT */
     struct contract *ranks;
+    struct hostlist tf_hosts; /* all with our address */
+    struct tf_world tf;
     struct placement placement;
     struct local_ranks *local;
     struct launch_verdict verdict;
@@ -89,6 +92,19 @@ static int local_job_set_master(struct local_job *l, struct err *err)
         l->ranks[i].master_port = port;
     }
     return 0;
+}
+
+static int local_job_make_tf(struct local_job *l, struct err *err)
+{
+    const struct hostlist *hosts = &l->c->hosts->list;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < hosts->n; i++)
+        rc = hostlist_append(&l->tf_hosts, l->address, hosts->v[i].slots, err);
+    l->tf = (struct tf_world){.roles = options_tf_roles(l->c->o),
+                              .hosts = &l->tf_hosts,
+                              .np = l->c->hosts->np,
+                              .ports = port_derive(&l->token, "TF_CONFIG")};
+    return rc;
 }
 
 static int local_job_start_server(struct local_job *l, struct err *err)
@@ -153,6 +169,7 @@ static int local_job_prepare(struct local_job *l,
         || (rc = scratch_write(l->c->scratch, &l->token, &l->c->hosts->list, err)) < 0
         || (rc = local_job_make_contracts(l, err)) < 0
         || (rc = local_job_set_master(l, err)) < 0
+        || (rc = local_job_make_tf(l, err)) < 0
         || (rc = placement_make(l->c->o->text[OPT_BINDING], l->c->hosts->np,
                                 &l->placement, err))
                < 0)
@@ -160,6 +177,7 @@ static int local_job_prepare(struct local_job *l,
     local_job_show_placement(l);
     c->ranks = l->ranks;
     c->placement = &l->placement;
+    c->tf = l->tf.roles.framework == FRAMEWORK_HVD ? NULL : &l->tf;
     if ((rc = local_ranks_new(c, l->c->signals, l->c->guard, &l->local, err)) < 0)
         return rc;
     return local_ranks_start(l->local, ret_code, err);
@@ -173,6 +191,13 @@ static void local_job_fail_rendezvous(struct local_job *l)
     rdv_server_fail(l->server, sentence);
 }
 
+static void local_job_end_rank(struct local_job *l, const struct place *place)
+{
+    log_info("rank ended", "rank=%u code=0", place->rank);
+    if (tf_world_ends_with(&l->tf, place)) /* servers that wait for ever */
+        local_ranks_stop(l->local);
+}
+
 static void local_job_serve(struct local_job *l, struct local_ranks_event *ev)
 {
     bool is_decided = false;
@@ -183,8 +208,7 @@ static void local_job_serve(struct local_job *l, struct local_ranks_event *ev)
             if (ev->kind == LOCAL_SIGNAL)
                 log_info("signal forwarded", "signal=%s", signal_name(ev->signal));
             if (ev->kind == LOCAL_RANK_OK)
-                log_info("rank ended", "rank=%u code=0",
-                         l->ranks[ev->index].place.rank);
+                local_job_end_rank(l, &l->ranks[ev->index].place);
             if (ev->kind == LOCAL_RANK_FAILED && !is_decided && !ev->is_expected
                 && verdict_add(&l->verdict, &ev->report, clock_now_ns()) == 0)
                 local_job_fail_rendezvous(l);
@@ -216,6 +240,7 @@ static void local_job_release(struct local_job *l)
     fd_close(&l->master_fd);
     verdict_release(&l->verdict);
     mem_free(l->ranks);
+    hostlist_release(&l->tf_hosts);
     placement_release(&l->placement);
     token_wipe(&l->token);
     mem_free(l);

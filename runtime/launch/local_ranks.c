@@ -127,6 +127,19 @@ void local_ranks_free(struct local_ranks *l)
     mem_free(l);
 }
 
+static int local_ranks_set_tf_config(const struct local_ranks *l,
+                                     uint32_t i,
+                                     struct environment *env,
+                                     struct err *err)
+{
+    CLEANUP(strbuf_release) struct strbuf text;
+    strbuf_init(&text, TF_CONFIG_MAX_BYTES);
+    int rc = tf_world_config(l->c.tf, &l->c.ranks[i].place, &text, err);
+    if (rc == 0)
+        environment_set(env, "TF_CONFIG", strbuf_str(&text));
+    return rc;
+}
+
 static int local_ranks_build_environment(const struct local_ranks *l,
                                          uint32_t i,
                                          struct environment *env,
@@ -141,6 +154,8 @@ static int local_ranks_build_environment(const struct local_ranks *l,
     if (l->c.stats_dir)
         environment_set(env, "HVD_STATS_DIR", l->c.stats_dir);
     int rc = environment_contract(env, &l->c.ranks[i], err);
+    if (rc == 0 && l->c.tf)
+        rc = local_ranks_set_tf_config(l, i, env, err);
     for (size_t k = 0; k < l->c.n_vars; k++)
         environment_set(env, l->c.vars[k].name, l->c.vars[k].value);
     return rc;

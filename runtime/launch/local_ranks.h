@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "runtime/contract/contract.h"
+#include "runtime/contract/tf_world.h"
 #include "runtime/launch/core/job.h"
 #include "runtime/launch/core/options.h"
 #include "runtime/launch/core/verdict.h"
@@ -42,6 +43,7 @@ struct local_ranks_config {
     const char *stats_dir;         /* HVD_STATS_DIR of the ranks; NULL: inherited */
     const struct option_var *vars; /* n_vars variables of the ranks' environment */
     size_t n_vars;
+    const struct tf_world *tf;               /* for TF_CONFIG; NULL: none */
     const struct placement *placement;       /* by index of ranks; NULL: none */
     struct output_forward forward;           /* replaces our stdout; put NULL: none */
     void (*on_reaped)(void *arg, pid_t pid); /* a child of the caller; NULL: none */

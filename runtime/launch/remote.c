@@ -117,6 +117,24 @@ remote_send_to_all(struct remote *r, enum errand_type type, const struct strbuf 
 
 /* --- decisions --- */
 
+static int remote_send_start(struct remote *r, uint32_t h, struct err *err)
+{
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+    CLEANUP(errand_start_release)
+    struct errand_start s = {.rdv_port = r->rdv_port,
+                             .master_port = r->hosts.v[0].ready.master_port};
+    bool is_tf = r->job->roles.framework != FRAMEWORK_HVD;
+    int rc = remote_address_reach(&r->hosts, h, is_tf ? (uint32_t)r->job->hosts->n : 1,
+                                  &s.reach, err);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(s.rdv_host, sizeof(s.rdv_host), "%s", r->hosts.v[h].launcher);
+    strbuf_init(&b, ERRAND_TO_AGENT_MAX_BYTES);
+    errand_start_write(&s, &b);
+    links_send(&r->links, ERRAND_START, h, &b);
+    return 0;
+}
+
 static int remote_start(struct remote *r, struct err *err)
 {
     int fd = -1;
@@ -131,17 +149,10 @@ static int remote_start(struct remote *r, struct err *err)
         fd_close(&fd);
         return rc;
     }
-    for (uint32_t h = 0; h < r->job->hosts->n; h++) {
-        CLEANUP(strbuf_release) struct strbuf b = {0};
-        struct errand_start s = {.rdv_port = r->rdv_port,
-                                 .master_port = r->hosts.v[0].ready.master_port};
-        (void)snprintf(s.rdv_host, sizeof(s.rdv_host), "%s", r->hosts.v[h].launcher);
-        (void)snprintf(s.master_addr, sizeof(s.master_addr), "%s",
-                       r->hosts.v[h].master);
-        strbuf_init(&b, 1024);
-        errand_start_write(&s, &b);
-        links_send(&r->links, ERRAND_START, h, &b);
-    }
+    for (uint32_t h = 0; rc == 0 && h < r->job->hosts->n; h++)
+        rc = remote_send_start(r, h, err);
+    if (rc < 0)
+        return rc;
     log_info("all hosts are ready, ranks start", "np=%u hosts=%zu", r->job->np,
              r->job->hosts->n);
     return 0;

@@ -23,8 +23,9 @@ struct remote_job {      /* all borrowed */
     const struct option_var *vars; /* n_vars variables that options set in the ranks */
     size_t n_vars;
     uint64_t start_timeout_ms; /* until all hosts must be ready */
-    const char *binding;       /* of --binding; NULL: none */
-    const char *nics;          /* of --network-interfaces; NULL: none */
+    struct tf_roles roles;
+    const char *binding; /* of --binding; NULL: none */
+    const char *nics;    /* of --network-interfaces; NULL: none */
     bool is_verbose;
     const char *iface; /* of all hosts; NULL: the route to each */
     /* NULL: use ssh; otherwise hvd-agent serve runs on all hosts */

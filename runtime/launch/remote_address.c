@@ -58,10 +58,24 @@ int remote_address_find(struct remote_hosts *h, const char *iface, struct err *e
     if (local < list->n) /* other hosts use this address to reach its ranks */
         (void)snprintf(all[local].launcher, sizeof(all[local].launcher), "%s",
                        outside ? outside : "127.0.0.1");
-    for (uint32_t i = 0; i < list->n; i++)
-        (void)snprintf(all[i].master, sizeof(all[i].master), "%s",
-                       local == 0          ? all[i].launcher
-                       : *all[0].ready.own ? all[0].ready.own
-                                           : list->v[0].name);
     return 0;
+}
+
+int remote_address_reach(const struct remote_hosts *h,
+                         uint32_t from,
+                         uint32_t n,
+                         struct hostlist *ret,
+                         struct err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+        const struct host *host = &h->list->v[i];
+        const char *own = h->v[i].ready.own;
+        rc = hostlist_append(ret,
+                             i == h->local ? h->v[from].launcher
+                             : *own        ? own
+                                           : host->name,
+                             host->slots, err);
+    }
+    return rc;
 }

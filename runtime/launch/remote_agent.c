@@ -21,6 +21,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
+#include "runtime/contract/port.h"
 #include "runtime/launch/command.h"
 #include "runtime/launch/contracts.h"
 #include "runtime/launch/environment.h"
@@ -55,6 +56,8 @@ struct remote_agent {
     struct option_var *vars;
     struct placement placement;
     struct contract *ranks;
+    struct errand_start start;
+    struct tf_world tf;
     uint32_t n;
     struct local_ranks *local;
     struct local_ranks_event ev;
@@ -199,11 +202,10 @@ static void remote_agent_show_placement(struct remote_agent *a)
     uplink_note(&a->up, strbuf_str(&table));
 }
 
-static int remote_agent_start_ranks(struct remote_agent *a,
-                                    const struct errand_start *s,
-                                    int *ret_code,
-                                    struct err *err)
+static int
+remote_agent_start_ranks(struct remote_agent *a, int *ret_code, struct err *err)
 {
+    const struct errand_start *s = &a->start;
     struct contract c;
     struct token token;
     contract_init(&c);
@@ -212,13 +214,17 @@ static int remote_agent_start_ranks(struct remote_agent *a,
     c.master_port = s->master_port;
     c.token_source = TOKEN_FILE;
     (void)snprintf(c.rdv_host, sizeof(c.rdv_host), "%s", s->rdv_host);
-    (void)snprintf(c.master_addr, sizeof(c.master_addr), "%s", s->master_addr);
+    (void)snprintf(c.master_addr, sizeof(c.master_addr), "%s", s->reach.v[0].name);
     (void)snprintf(c.job_id, sizeof(c.job_id), "%s", a->e.job_id);
     (void)snprintf(c.iface, sizeof(c.iface), "%s", a->e.iface);
     (void)snprintf(c.token_file, sizeof(c.token_file), "%s", a->scratch.token_file);
     (void)snprintf(c.hostfile, sizeof(c.hostfile), "%s", a->scratch.hostfile);
     session_job_token(&a->root, a->e.seed, &token);
     int rc = scratch_write(&a->scratch, &token, &a->e.hosts, err);
+    a->tf = (struct tf_world){.roles = a->e.roles,
+                              .hosts = &s->reach,
+                              .np = a->e.np,
+                              .ports = port_derive(&token, "TF_CONFIG")};
     token_wipe(&token);
     if (rc == 0)
         rc = contracts_make(&a->e.hosts, a->e.np, a->host, &c, &a->ranks, &a->n, err);
@@ -229,6 +235,7 @@ static int remote_agent_start_ranks(struct remote_agent *a,
         return rc;
     remote_agent_show_placement(a);
     a->config.placement = &a->placement;
+    a->config.tf = a->e.roles.framework == FRAMEWORK_HVD ? NULL : &a->tf;
     a->config.n = a->n;
     a->config.ranks = a->ranks;
     rc = local_ranks_new(&a->config, a->signals, &a->guard, &a->local, err);
@@ -238,14 +245,17 @@ static int remote_agent_start_ranks(struct remote_agent *a,
 static int
 remote_agent_take_start(struct remote_agent *a, struct bytes_reader *r, struct err *err)
 {
-    struct errand_start s;
+    struct errand_start s = {0};
     struct err why = ERR_INIT;
     int code = 125, rc = errand_start_read(r->p, r->left, &s, err);
     if (rc == 0 && (!*a->scratch.dir || a->local))
         rc = err_set(err, -EPROTO, "unexpected start message");
-    if (rc < 0 || a->is_ending)
+    if (rc < 0 || a->is_ending) {
+        errand_start_release(&s);
         return rc;
-    if (remote_agent_start_ranks(a, &s, &code, &why) < 0) {
+    }
+    a->start = s;
+    if (remote_agent_start_ranks(a, &code, &why) < 0) {
         local_ranks_free(a->local);
         a->local = NULL;
         uplink_fail(&a->up, code, 0, why.text);
@@ -284,6 +294,7 @@ static int remote_agent_take_own(struct remote_agent *a,
     case ERRAND_READY:
     case ERRAND_OUTPUT:
     case ERRAND_FAILED:
+    case ERRAND_ENDED:
     case ERRAND_DONE:
     case ERRAND_LOST:
     case ERRAND_NOTE:
@@ -342,6 +353,9 @@ static void remote_agent_take_events(struct remote_agent *a)
     while (a->local && local_ranks_next(a->local, &a->ev)) {
         if (a->ev.kind == LOCAL_RANK_FAILED && !a->ev.is_expected)
             uplink_report(&a->up, &a->ev.report);
+        if (a->ev.kind == LOCAL_RANK_OK
+            && tf_world_ends_with(&a->tf, &a->ranks[a->ev.index].place))
+            uplink_send(&a->up, ERRAND_ENDED, NULL);
         if (a->ev.kind != LOCAL_SIGNAL || a->is_reported || a->is_ending)
             continue;
         uplink_fail_signal(&a->up, a->ev.signal);
@@ -430,6 +444,7 @@ static void remote_agent_release(struct remote_agent *a)
     scratch_remove(&a->scratch);
     environment_release(&a->env);
     errand_release(&a->e);
+    errand_start_release(&a->start);
     strbuf_release(&a->blob);
     fd_close(&a->gpu_fd);
     fd_close(&a->master_fd);

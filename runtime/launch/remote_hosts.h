@@ -13,8 +13,7 @@ struct remote_host {
     uint32_t first_rank, n_ranks;
     bool is_ready, has_failed; /* has_failed: before START */
     struct errand_ready ready;
-    /* addresses of horovodrun and of rank 0's host, as seen by this host */
-    char launcher[HOST_NAME_MAX_BYTES], master[HOST_NAME_MAX_BYTES];
+    char launcher[HOST_NAME_MAX_BYTES]; /* horovodrun's address, as seen by this host */
 };
 struct remote_hosts {
     const struct hostlist *list;

@@ -82,6 +82,10 @@ int remote_receive(struct remote_hosts *h,
         return remote_output_take(o, host, &h->v[host], f->p + 4, f->n - 4, err);
     case ERRAND_FAILED:
         return receive_failed(h, host, f, err);
+    case ERRAND_ENDED: /* of all ranks, whatever they do */
+        for (uint32_t i = 0; i < h->list->n; i++)
+            meet_done(&h->meet, i, 0);
+        return 0;
     case ERRAND_DONE:
         remote_output_end(o, &h->v[host]);
         meet_done(&h->meet, host, 0);

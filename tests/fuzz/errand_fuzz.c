@@ -36,9 +36,10 @@ static void errand_parse_small(uint8_t which, const uint8_t *p, size_t n)
     struct errand_lost l;
     struct errand_output o;
     strbuf_init(&b, 1u << 20);
-    if (which == 0 && errand_start_read(p, n, &s, NULL) == 0)
+    if (which == 0 && errand_start_read(p, n, &s, NULL) == 0) {
         errand_start_write(&s, &b);
-    else if (which == 1 && errand_ready_read(p, n, &r, NULL) == 0)
+        errand_start_release(&s);
+    } else if (which == 1 && errand_ready_read(p, n, &r, NULL) == 0)
         errand_ready_write(&r, &b);
     else if (which == 2 && errand_lost_read(p, n, &l, NULL) == 0)
         errand_lost_write(&l, &b);

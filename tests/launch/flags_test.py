@@ -14,7 +14,19 @@ import subprocess
 import sys
 import time
 
-from launched import BIN, PLACE, ROOT, environment, executable, run, run_ranks, scratch, start, variables
+from launched import (
+    BIN,
+    PLACE,
+    ROOT,
+    environment,
+    executable,
+    run,
+    run_ranks,
+    scratch,
+    start,
+    tf_tasks,
+    variables,
+)
 from tap import Skip, has, is_alive, main, read, same, wait_until, write
 
 WORLD = os.path.join(BIN, "launch-world")
@@ -313,6 +325,39 @@ def test_without_binding_ranks_run_everywhere(folder):
     for words in (), ("--binding", "none"), ("--binding-args=--bind-to none",):
         sets, _ = cpus_of_ranks(folder, 2, *words)
         same(sets, [os.sched_getaffinity(0)] * 2)
+
+
+def test_processes_are_the_tasks_of_tensorflows_strategies(folder):
+    words, configs = tf_tasks(folder, 6)
+    run(folder, "-np", "6", "--framework", "tf-ps", "--tf-ps", "2", "--tf-evaluator", *words)
+    roles = [("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0), ("ps", 1), ("evaluator", 0)]
+    same([tuple(c["task"].values()) for c in configs()], roles)
+    cluster = configs()[0]["cluster"]
+    same([c["cluster"] for c in configs()], [cluster] * 6, "all have the same")
+    same({role: len(hosts) for role, hosts in cluster.items()}, {"chief": 1, "worker": 2, "ps": 2})
+    hosts = sum(cluster.values(), [])
+    same(len(set(hosts)), 5)
+    for host in hosts:
+        assert re.fullmatch(r"127\.0\.0\.1:2\d{4}", host), host
+    words, configs = tf_tasks(folder, 2)
+    run(folder, "-np", "2", "--framework", "tf-multiworker", *words, env=environment(TF_CONFIG="{}"))
+    same([c["task"] for c in configs()], [{"type": "worker", "index": i} for i in (0, 1)])
+    same([len(c["cluster"].pop("worker")) for c in configs()], [2, 2])
+
+
+def test_a_task_that_fails_before_the_chief_ends_is_the_jobs_failure(folder):
+    script = 'case $TF_CONFIG in *\'"type": "ps"\'*) exit 3 ;; esac; exec sleep 1000'
+    has(run_ranks(folder, 3, script, "--framework", "tf-ps", code=3).err, "rank 2")
+
+
+def test_tasks_that_do_not_fit_are_refused(folder):
+    for words, text in (
+        (["--framework", "tf-ps"], "framework tf-ps needs at least 3 processes"),
+        (["--tf-ps", "2"], "framework horovod has no parameter servers, not 2"),
+        (["--framework", "tf-multiworker", "--tf-ps", "1"], "framework tf-multiworker has no parameter"),
+        (["--tf-evaluator"], "framework horovod has no evaluator"),
+    ):
+        has(run_ranks(folder, 2, "true", *words, code=2).err, text)
 
 
 def test_threads_of_the_user_are_kept(folder):

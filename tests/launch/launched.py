@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts horovodrun for the tests. BIN: folder of the programs (default: $BUILD/plain/bin)."""
 
+import json
 import os
 import subprocess
 
@@ -59,6 +60,19 @@ def check_environment(folder, rank, place, **more):
     for name, value in {**wanted, **more}.items():
         same(env.get(name), str(value), f"{name} of rank {rank}")
     return env
+
+
+def tf_tasks(folder, n):
+    """What n ranks of a command run as TensorFlow's tasks, and how to read it afterwards: (words, read()).
+
+    Each writes TF_CONFIG to a file. The chief ends when all have, the rest would stay for ever.
+    """
+    script = (
+        f'echo "$TF_CONFIG" >{folder}/new.$HOROVOD_RANK; mv {folder}/new.$HOROVOD_RANK {folder}/tf.$HOROVOD_RANK; '
+        'case $TF_CONFIG in *\'"type": "chief"\'*) ;; *\'"chief"\'*) exec sleep 1000 ;; esac; '
+        f"until [ $(ls {folder}/tf.* | wc -l) -ge {n} ]; do sleep 0.05; done"
+    )
+    return ["sh", "-c", script], lambda: [json.loads(read(f"{folder}/tf.{r}")) for r in range(n)]
 
 
 def met(n):

@@ -103,7 +103,18 @@ def test_no_flag_of_horovods_is_missing(folder):
     theirs, _ = ask([])
     ours = set(re.findall(r"(?:^  |, )(-[a-zA-Z-]+)", run(folder, "--help").out, re.M))
     same(sorted(set(theirs) - ours), [])
-    same(sorted(ours - set(theirs)), ["--agent-port", "--binding", "--report", "--token-file"])
+    same(
+        sorted(ours - set(theirs)),
+        [
+            "--agent-port",
+            "--binding",
+            "--framework",
+            "--report",
+            "--tf-evaluator",
+            "--tf-ps",
+            "--token-file",
+        ],
+    )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import sys
 import time
 
 from disks import StallingDisk, enter_namespace
-from launched import BIN, LOOP, UNTIL_GO, check_environment, executable, looping, met, up
+from launched import BIN, LOOP, UNTIL_GO, check_environment, executable, looping, met, tf_tasks, up
 from over_ssh import RANK, alone, hosts, refused, run, run_ranks, start
 from tap import has, main, read, same, wait_until, write
 
@@ -63,6 +63,15 @@ def test_ranks_know_their_place_and_host(folder):
         same(read(f"{folder}/name.{rank}").strip(), host)
         same(read(f"{folder}/pwd.{rank}").strip(), folder)
         same(read(f"{folder}/hosts.{rank}"), "b slots=2\na slots=2\nc slots=4\n")
+
+
+def test_ranks_are_tensorflows_tasks_on_all_hosts(folder):
+    words, configs = tf_tasks(folder, 5)
+    run(folder, "-np", "5", "-H", "b:2,a:2,c:4", "--framework", "tf-ps", *words)
+    addresses = [host.rpartition(":")[0] for c in configs() for host in sum(c["cluster"].values(), [])]
+    same(addresses, [hosts().address(name) for name in "bbaac"] * 5)
+    same(len({str(c["cluster"]) for c in configs()}), 1)
+    same([c["task"]["type"] for c in configs()], ["chief", "worker", "worker", "worker", "ps"])
 
 
 def test_words_and_environment_arrive_as_they_are(folder):

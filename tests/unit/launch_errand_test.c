@@ -30,6 +30,7 @@ static void errand_fill(struct errand *e)
     strcpy(e->dir, "/data/a b");
     strcpy(e->iface, "eth0");
     strcpy(e->binding, "cores");
+    e->roles = (struct tf_roles){FRAMEWORK_TF_PS, 2, true};
     strcpy(e->agent_path, "/opt/x/bin/hvd-agent");
     strcpy(e->ssh.program, "ssh -J gate");
     e->ssh.port = 2222;
@@ -72,6 +73,9 @@ UNIT_TEST(an_errand_comes_back_as_it_was)
     assert_int_equal(read_back(&b, b.n, &f, &err), 0);
     assert_string_equal(f.job_id, e.job_id);
     assert_memory_equal(f.seed, e.seed, sizeof(e.seed));
+    assert_int_equal(f.roles.framework, FRAMEWORK_TF_PS);
+    assert_int_equal(f.roles.n_ps, 2);
+    assert_true(f.roles.has_evaluator);
     assert_int_equal(f.hosts.n, 2);
     assert_string_equal(f.hosts.v[1].name, "fd00::2");
     assert_int_equal(f.hosts.v[0].slots, 2);
@@ -141,18 +145,31 @@ UNIT_TEST(an_errand_survives_a_lack_of_memory)
 UNIT_TEST(small_messages_come_back_as_they_were)
 {
     CLEANUP(strbuf_release) struct strbuf b;
-    struct errand_start s = {1234, 65535, "10.0.0.1", "fe80::1%eth0"}, s2;
+    CLEANUP(errand_start_release)
+    struct errand_start s = {.rdv_port = 1234, .master_port = 65535};
+    CLEANUP(errand_start_release) struct errand_start s2 = {.rdv_port = 0};
     struct errand_ready r = {80, "10.0.0.2", ""}, r2;
     struct errand_lost l = {7, "its agent exited"}, l2;
     strbuf_init(&b, 4096);
+    assert_int_equal(hostlist_append(&s.reach, "fe80::1%eth0", 3, NULL), 0);
+    assert_int_equal(hostlist_append(&s.reach, "10.0.0.2", 1, NULL), 0);
+    memcpy(s.rdv_host, "10.0.0.1", sizeof("10.0.0.1"));
     errand_start_write(&s, &b);
     assert_int_equal(errand_start_read((const uint8_t *)b.p, b.n, &s2, NULL), 0);
-    assert_string_equal(s2.master_addr, s.master_addr);
+    assert_int_equal(s2.reach.n, 2);
+    assert_string_equal(s2.reach.v[0].name, "fe80::1%eth0");
+    assert_int_equal(s2.reach.v[0].slots, 3);
+    assert_string_equal(s2.rdv_host, "10.0.0.1");
     assert_int_equal(s2.rdv_port, 1234);
-    assert_int_equal(errand_start_read((const uint8_t *)b.p, b.n - 1, &s2, NULL),
+    struct errand_start bad;
+    assert_int_equal(errand_start_read((const uint8_t *)b.p, b.n - 1, &bad, NULL),
                      -EPROTO);
     b.p[2] = 1; /* a port above 65535 */
-    assert_int_equal(errand_start_read((const uint8_t *)b.p, b.n, &s2, NULL), -EPROTO);
+    assert_int_equal(errand_start_read((const uint8_t *)b.p, b.n, &bad, NULL), -EPROTO);
+    hostlist_release(&s.reach); /* without the host of rank 0 */
+    strbuf_clear(&b);
+    errand_start_write(&s, &b);
+    assert_int_equal(errand_start_read((const uint8_t *)b.p, b.n, &bad, NULL), -EPROTO);
     strbuf_clear(&b);
     errand_ready_write(&r, &b);
     assert_int_equal(errand_ready_read((const uint8_t *)b.p, b.n, &r2, NULL), 0);

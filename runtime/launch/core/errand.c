@@ -118,6 +118,9 @@ void errand_write(const struct errand *e, struct strbuf *out)
     bytes_put_str(out, e->binding);
     bytes_put_str(out, e->nics);
     bytes_put_u32(out, e->is_verbose);
+    bytes_put_u32(out, e->roles.framework);
+    bytes_put_u32(out, e->roles.n_ps);
+    bytes_put_u32(out, e->roles.has_evaluator);
     bytes_put_str(out, e->agent_path);
     bytes_put_str(out, e->ssh.program);
     bytes_put_str(out, e->ssh.identity);
@@ -127,6 +130,20 @@ void errand_write(const struct errand *e, struct strbuf *out)
     errand_put_words(out, &e->argv);
     errand_put_words(out, &e->env);
     errand_put_words(out, &e->vars);
+}
+
+static void errand_get_roles(struct bytes_reader *r, struct tf_roles *ret)
+{
+    uint32_t framework = bytes_u32(r);
+    if (framework >= FRAMEWORK_COUNT)
+        r->is_bad = true;
+    else
+        ret->framework = (enum framework)framework;
+    ret->n_ps = bytes_u32(r);
+    uint32_t has_evaluator = bytes_u32(r);
+    if (has_evaluator > 1)
+        r->is_bad = true;
+    ret->has_evaluator = has_evaluator != 0;
 }
 
 static void errand_get_rest(struct bytes_reader *r, struct errand *e)
@@ -144,6 +161,7 @@ static void errand_get_rest(struct bytes_reader *r, struct errand *e)
     bytes_str(r, e->binding, sizeof(e->binding));
     bytes_str(r, e->nics, sizeof(e->nics));
     e->is_verbose = bytes_u32(r);
+    errand_get_roles(r, &e->roles);
     bytes_str(r, e->agent_path, sizeof(e->agent_path));
     bytes_str(r, e->ssh.program, sizeof(e->ssh.program));
     bytes_str(r, e->ssh.identity, sizeof(e->ssh.identity));
@@ -209,7 +227,12 @@ void errand_start_write(const struct errand_start *s, struct strbuf *out)
     bytes_put_u32(out, s->rdv_port);
     bytes_put_u32(out, s->master_port);
     bytes_put_str(out, s->rdv_host);
-    bytes_put_str(out, s->master_addr);
+    errand_put_hosts(out, &s->reach);
+}
+
+void errand_start_release(struct errand_start *s)
+{
+    hostlist_release(&s->reach);
 }
 
 static uint16_t errand_get_port(struct bytes_reader *r)
@@ -230,10 +253,14 @@ int errand_start_read(const uint8_t *p,
     s.rdv_port = errand_get_port(&r);
     s.master_port = errand_get_port(&r);
     bytes_host(&r, s.rdv_host, sizeof(s.rdv_host));
-    bytes_host(&r, s.master_addr, sizeof(s.master_addr));
+    errand_get_hosts(&r, &s.reach);
+    if (!s.reach.n)
+        r.is_bad = true;
     int rc = bytes_end(&r, "start", err);
     if (rc == 0)
         *ret = s;
+    else
+        errand_start_release(&s);
     return rc;
 }
 

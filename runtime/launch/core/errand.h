@@ -6,7 +6,8 @@
  *
  *   JOB      to agent    end:4 errand        what to run; the receiver also starts the
  *                                            agents of the hosts host+1 .. end-1
- *   START    to agent    rdv_port:4 master_port:4 rdv_host:str master_addr:str
+ *   START    to agent    rdv_port:4 master_port:4 rdv_host:str
+ *                           n:4 {address:str slots:4} * n
  *   SIGNAL   to agent    number:4            horovodrun received a signal
  *   CREDIT   to agent    n:4                 number of further output bytes allowed
  *   STOP     to agent    -                   the job has failed: stop the ranks
@@ -16,6 +17,8 @@
  *                                            of the connection as seen here, or ""
  *   OUTPUT   to launcher rank:4 stream:4 bytes
  *   FAILED   to launcher a report as in message.h
+ *   ENDED    to launcher -                   the rank whose end is the end of the job has
+ *                                            exited with 0
  *   DONE     to launcher -                   all ranks have exited, all output is sent
  *   LOST     to launcher end:4 why:str       hosts host .. end-1 are lost
  *   NOTE     to launcher lines:str           text for the user
@@ -27,6 +30,7 @@
 
 #include "runtime/contract/contract.h"
 #include "runtime/contract/hostlist.h"
+#include "runtime/contract/tf_world.h"
 #include "runtime/launch/core/options.h"
 #include "runtime/launch/core/ssh.h"
 
@@ -40,6 +44,7 @@ enum errand_type {
     ERRAND_READY,
     ERRAND_OUTPUT,
     ERRAND_FAILED,
+    ERRAND_ENDED,
     ERRAND_DONE,
     ERRAND_LOST,
     ERRAND_NOTE,
@@ -73,6 +78,7 @@ struct errand {
     /* values of --binding and --network-interfaces; "": none */
     char binding[16], nics[256];
     uint32_t is_verbose;
+    struct tf_roles roles;
     char agent_path[PATH_MAX];
     struct ssh_how ssh; /* for agents that start other agents */
     uint32_t fanout;    /* 0: no agent starts other agents */
@@ -92,10 +98,14 @@ int errand_read(const uint8_t *p,
  * afterwards. The caller frees *ret. */
 int errand_vars(struct errand *e, struct option_var **ret, struct err *err);
 
-struct errand_start {
+struct errand_start { /* release with errand_start_release */
     uint16_t rdv_port, master_port;
-    char rdv_host[HOST_NAME_MAX_BYTES], master_addr[HOST_NAME_MAX_BYTES];
+    char rdv_host[HOST_NAME_MAX_BYTES];
+    /* addresses by which the receiver reaches the hosts, with their slots: all hosts in
+     * a job of TensorFlow's strategies, otherwise only that of rank 0 */
+    struct hostlist reach;
 };
+void errand_start_release(struct errand_start *s);
 void errand_start_write(const struct errand_start *s, struct strbuf *out);
 int errand_start_read(const uint8_t *p,
                       size_t n,

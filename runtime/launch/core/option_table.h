@@ -160,6 +160,12 @@
       "accepted without effect: there is one engine")                                          \
     X(JSRUN, "--jsrun", "", "", "", "", FLAG, 0, 0, "", "", COUNT, CONTROLLER,                 \
       "refused: LSF's jsrun is not supported")                                                 \
+    X(FRAMEWORK, "--framework", "", "", "", "horovod|tf-multiworker|tf-ps", CHOICE, 0, 0, "",  \
+      "", COUNT, STRATEGY, "whose processes these are; tf-*: TF_CONFIG is set (default: horovod)") \
+    X(TF_PS, "--tf-ps", "", "", "", "N", NUMBER, 1, 65536, "", "", COUNT, STRATEGY,            \
+      "tf-ps: number of processes that are parameter servers (default: 1)")                    \
+    X(TF_EVALUATOR, "--tf-evaluator", "", "", "", "", FLAG, 0, 0, "", "", COUNT, STRATEGY,     \
+      "the last process is TensorFlow's evaluator")                                            \
     X(BINDING, "--binding", "", "", "", "none|cores|numa", CHOICE, 0, 0, "", "", COUNT,        \
       PLACEMENT, "bind each rank to its own cores or to a NUMA node (default: none)")          \
     X(REPORT, "--report", "", "", "", "", FLAG, 0, 0, "HVD_REPORT", "", COUNT, REPORT,         \
@@ -178,6 +184,7 @@
     X(LOG, "logging arguments")                                                                \
     X(HOSTS, "host arguments")                                                                 \
     X(CONTROLLER, "controller arguments")                                                      \
+    X(STRATEGY, "arguments for TensorFlow's strategies")                                       \
     X(PLACEMENT, "placement arguments")                                                        \
     X(REPORT, "report arguments")
 

@@ -383,3 +383,12 @@ options_ms(const struct launch_options *o, enum option_id id, uint64_t fallback)
                                 NULL); /* was checked */
     return v;
 }
+
+struct tf_roles options_tf_roles(const struct launch_options *o)
+{
+    struct tf_roles roles = {.n_ps = options_u32(o, OPT_TF_PS, 0),
+                             .has_evaluator = options_is_on(o, OPT_TF_EVALUATOR)};
+    if (o->text[OPT_FRAMEWORK]) /* checked: as in the table */
+        (void)framework_parse(o->text[OPT_FRAMEWORK], &roles.framework, NULL);
+    return roles;
+}

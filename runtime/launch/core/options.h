@@ -11,6 +11,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/err.h"
 #include "runtime/base/strbuf.h"
+#include "runtime/contract/tf_world.h"
 #include "runtime/launch/core/option_table.h"
 
 enum option_id {
@@ -106,6 +107,9 @@ uint32_t
 options_u32(const struct launch_options *o, enum option_id id, uint32_t fallback);
 uint64_t
 options_ms(const struct launch_options *o, enum option_id id, uint64_t fallback);
+
+/* --framework with --tf-ps and --tf-evaluator. */
+struct tf_roles options_tf_roles(const struct launch_options *o);
 
 void options_help(const char *program, struct strbuf *out);
 
