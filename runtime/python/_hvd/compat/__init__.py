@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs for frameworks of former years, on today's: tf1.py."""
+"""Programs for other versions of a framework, or for its own ways, as they are: tf1.py, strategies.py."""
 
 import os
 import runpy
@@ -11,7 +11,10 @@ HIDDEN_FILES = frozenset(
     {
         "<frozen runpy>",
         runpy.__file__,
-        os.path.join(_COMMANDS, "tf1.py"),
-        *(os.path.join(_HERE, f) for f in ("program.py", "tf1.py", "imports.py")),
+        *(os.path.join(_COMMANDS, f) for f in ("tf1.py", "strategies.py")),
+        *(
+            os.path.join(_HERE, f)
+            for f in ("program.py", "tf1.py", "strategies.py", "keras_steps.py", "imports.py")
+        ),
     }
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a program in this process as ``python SCRIPT`` and ``python -m MODULE`` do: tf1.py.
+"""Runs a program in this process as ``python SCRIPT`` and ``python -m MODULE`` do: tf1.py, strategies.py.
 
 __main__, sys.argv, sys.path[0], exit codes and tracebacks are those of the program alone.
 """
