@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+from pathlib import Path
 
 from cluster import (
+    ROOT,
     Suite,
     apply,
     expect,
@@ -22,6 +26,7 @@ from cluster import (
     wait_state,
 )
 
+BUILD = Path(ROOT, os.environ.get("BUILD", "build"))
 HOROVODRUN = "/opt/ringmaster/bin/horovodrun"
 MEET = "import horovod.torch as hvd, torch; hvd.init(); print('sum', int(hvd.allreduce(torch.ones(1), op=hvd.Sum)))"
 RESOLVE = """
@@ -36,6 +41,14 @@ for host in sum(c["cluster"].values(), []):
             pass
 print("all found by", c["task"])
 """
+
+
+def site_packages(environment: str) -> Path:
+    """Of an environment of tests/setup/venv, which has the Python of the training image."""
+    made = subprocess.run(
+        [ROOT / "tests/setup/venv.sh", environment], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return next(Path(made.stdout.strip()).glob("lib/python3*/site-packages"))
 
 
 def log(ns: str, pod: str) -> str:
@@ -102,6 +115,35 @@ def tests(suite: Suite) -> None:
             expect("all found by" in log(ns, pod), f"{pod} found all", log(ns, pod))
         gone = ("tf-ps-0", "tf-evaluator-0")
         wait("servers and evaluator are ended", lambda: not any(get("pod", p, ns) for p in gone), 180)
+
+    @suite.test
+    def tensorflow_s_servers_end_with_the_chief() -> None:
+        """One script in all pods, with TensorFlow of this machine: the job's pods succeed by themselves."""
+        ns = namespace("e2e-parameter-server")
+        folders = {"runtime": BUILD / "stage/python", "scripts": ROOT / "tests/python/strategies"}
+        folders |= {name: site_packages(name) for name in ("tf", "keras2")}
+        mounts = [{"name": name, "mountPath": f"/{name}", "readOnly": True} for name in folders]
+        path = [{"name": "PYTHONPATH", "value": "/runtime:/keras2:/tf"}]
+        pod = pod_template(
+            # without the image's own packages, which are for another NumPy
+            ["python3", "-S", "-m", "horovod.compat.strategies", "/scripts/parameter_server.py"],
+            container={"volumeMounts": mounts, "env": path},
+            volumes=[{"name": n, "hostPath": {"path": str(p)}} for n, p in folders.items()],
+        )
+        job = horovodjob("ps", [])
+        job["spec"]["framework"] = "tensorflow"
+        roles = {"Chief": {}, "Worker": {"replicas": 2}, "PS": {"replicas": 1}}
+        job["spec"]["replicaSpecs"] = {role: {**count, "template": pod} for role, count in roles.items()}
+        apply(job, ns)
+        wait_state("ps", ns, "Succeeded", seconds=480)
+        said = log(ns, "ps-chief-0")
+        expect("5 steps, val_loss" in said and "evaluated: 0." in said, "the chief has trained", said)
+        for name in "ps-worker-0", "ps-worker-1", "ps-ps-0":
+            wait(
+                f"{name} ends by itself",
+                lambda n=name: get("pod", n, ns)["status"]["phase"] == "Succeeded",
+                180,
+            )
 
     @suite.test
     def a_sidecar_does_not_delay_the_end() -> None:

@@ -260,6 +260,12 @@ trains() { # NAME ARGS...
 [ -f "$train" ] && cp "$train" "$RUN/train_digits.py"
 plugstack "run_dir=$RUNDIR" "dir=$RUN/stage"
 trains 'srun --hvd trains the demo on 2 nodes x 2 tasks' --hvd
+cp "$ROOT/tests/python/strategies/parameter_server.py" "$RUN/parameter_server.py"
+tf=$("$ROOT/tests/setup/venv.sh" tf) keras=$(cd "$("$ROOT/tests/setup/venv.sh" keras2)" && echo "$PWD"/lib/python3*/site-packages)
+out=$(timeout 500 "$HERE/on" ctl /usr/bin/env CUDA_VISIBLE_DEVICES=-1 PYTHONPATH="$keras" srun -Q --hvd=framework=tf-ps -N2 -n4 \
+    --ntasks-per-node=2 "$tf/bin/python" -m horovod.compat.strategies "$RUN/parameter_server.py" 2>&1)
+has 'a parameter server, a chief and two workers train on two nodes, and all end' "$out code $?" \
+    '5 steps, val_loss' 'evaluated: 0.' 'tf.keras is tf_keras' ' code 0'
 dies() { # NAME HOW SRUN-OPTION WORD...: the ranks' last words
     local name=$1 how=$2 opt=$3 out rc start=$SECONDS
     shift 3
