@@ -26,6 +26,23 @@ def groups_by_number_and_by_list_train_alike():
 
 
 @check
+def a_rank_alone_may_create_an_optimizer_with_a_number_of_groups():
+    if R == 0:
+        wrap(model(), groups=2)
+    trained(2, groups=2, make=adam)
+
+
+@check_if(N > 1)
+def ranks_whose_parameters_are_in_another_order_get_an_error_with_groups():
+    m = model()
+    params = list(m.parameters())
+    sgd_of = torch.optim.SGD(params if R == 0 else params[::-1], lr=0.1)
+    optimizer = hvd.DistributedOptimizer(sgd_of, m.named_parameters(), groups=2)
+    loss_of(m, batch(0, R)).backward()
+    expect_error(hvd.HorovodInternalError, ["groups", "another"], optimizer.step)
+
+
+@check
 def the_error_about_an_unknown_keyword_names_the_nearest_or_all():
     optimizer = torch.optim.SGD(model().parameters(), lr=1.0)
     words = ["DistributedOptimizer() got", "'backward_passes'; did you mean 'backward_passes_per_step'?"]

@@ -11,7 +11,7 @@ import horovod.torch as hvd
 import torch
 from _hvd.torch import reducer
 from checks import check, check_if, expect_error, main
-from references import close, compare, reference, same_everywhere, sgd, trained, wrap
+from references import close, compare, reference, same_everywhere, same_weights, sgd, trained, wrap
 from training import N, R, batch, closure_of, joined, loss_of, mine, model, train
 
 
@@ -117,6 +117,77 @@ def a_generator_and_a_discriminator_of_equal_names_train():
     run(gen2, disc2, sgd(gen2.parameters()), sgd(disc2.parameters()), joined)
     close(gen, gen2)
     close(disc, disc2)
+
+
+def nets_of(kind):
+    """A generator and a discriminator of equal names and, but for their numbers of layers, equal shapes."""
+    torch.manual_seed(3)
+    layers = [[torch.nn.Linear(5, 5).double() for _ in range(n)] for n in (1, 2)]
+    gen, disc = (torch.nn.Sequential(*some) for some in layers)
+    if kind == "equal shapes":
+        disc = disc[:1]
+    return gen, disc
+
+
+@check
+def two_optimizers_without_names_combine_by_adasum():
+    gen, disc = nets_of("equal shapes")
+    opts = [hvd.DistributedOptimizer(sgd(net.parameters()), op=hvd.Adasum) for net in (gen, disc)]
+    for step in range(2):
+        for opt in opts:
+            opt.zero_grad()
+        loss_of(disc, gen(batch(step, R))).backward()
+        for opt in opts:
+            opt.step()
+    same_weights(gen)
+    same_weights(disc)
+
+
+@check
+def gradients_of_optimizers_without_names_stay_apart_where_ranks_compute_others():
+    heads = [torch.nn.Linear(2, 1, bias=False) for _ in range(3)]
+    for head in heads:
+        torch.nn.init.ones_(head.weight)
+    opts = [hvd.DistributedOptimizer(torch.optim.SGD(head.parameters(), lr=1.0)) for head in heads]
+    for step in range(3):
+        own = (R + step) % 3  # this rank's batch has samples of one task only
+        for opt in opts:
+            opt.zero_grad()
+        (heads[own](torch.ones(1, 2)) * (own + 1)).sum().backward()
+        before = [head.weight.detach().clone() for head in heads]
+        for opt in opts:
+            opt.step()
+        for i, (head, was) in enumerate(zip(heads, before)):
+            mean = (i + 1) * sum((r + step) % 3 == i for r in range(N)) / N
+            assert torch.allclose(was - head.weight, torch.full((1, 2), mean)), (step, i, was, head.weight)
+
+
+@check
+def optimizers_of_other_lengths_may_be_made_in_another_order():
+    nets = [torch.nn.Sequential(*[torch.nn.Linear(2, 2, bias=False) for _ in range(n)]) for n in (1, 2)]
+    opts = {}
+    for i in (0, 1) if R == 0 else (1, 0):
+        opts[i] = hvd.DistributedOptimizer(torch.optim.SGD(nets[i].parameters(), lr=1.0))
+    before = [[p.detach().clone() for p in net.parameters()] for net in nets]
+    for i in (0, 1):
+        for p in nets[i].parameters():
+            (p * (i + 1) * (R + 1)).sum().backward()
+        opts[i].step()
+    for i in (0, 1):
+        for p, was in zip(nets[i].parameters(), before[i]):
+            assert torch.allclose(was - p, torch.full((2, 2), (i + 1) * (N + 1) / 2)), (i, was - p)
+
+
+@check_if(N > 1)
+def optimizers_of_equal_lengths_in_another_order_are_an_error():
+    nets = [torch.nn.Linear(2, n, bias=False) for n in (2, 3)]
+    opts = {}
+    for i in (0, 1) if R == 0 else (1, 0):
+        opts[i] = hvd.DistributedOptimizer(torch.optim.SGD(nets[i].parameters(), lr=1.0))
+    for net in nets:
+        net(torch.ones(1, 2)).sum().backward()
+    for i in (0, 1):
+        expect_error(hvd.HorovodInternalError, ["noname", "shape", "[2, 2]", "[3, 2]"], opts[i].step)
 
 
 @check
@@ -302,7 +373,9 @@ def gradients_travel_while_backward_computes_others():
     for event in events:
         if "ts" in event:
             last[names.get(event["pid"])] = max(last.get(names.get(event["pid"]), 0), event["ts"])
-    assert last["allreduce.1.weight"] < last["allreduce.backward.has.ended"], last
+    assert (
+        last["allreduce." + optimizer._hvd.sent_as(m[1].weight)] < last["allreduce.backward.has.ended"]
+    ), last
 
 
 @check_if(N > 1)

@@ -11,7 +11,7 @@ import weakref
 
 import horovod.torch as hvd
 import torch
-from _hvd.torch import reduction
+from _hvd.torch import parameters, reduction
 from checks import check, main
 from references import adam, close, compare, reference, same_everywhere, same_weights, sgd, trained, wrap
 from training import N, R, batch, closure_of, joined, loss_of, mine, model, train
@@ -336,9 +336,11 @@ def a_dropped_optimizer_and_its_hooks_are_gone():
     train(m, optimizer, 2)
     close(m, reference(2, sgd))
     alive = weakref.ref(optimizer._hvd), weakref.ref(m[0].weight)
+    gone = id(m[0].weight)
     del m, optimizer
     gc.collect()
     assert [r() for r in alive] == [None, None], "the optimizer or a parameter lives on"
+    assert gone not in parameters._names, "a name of a parameter lives on"
 
 
 @check
@@ -354,7 +356,7 @@ def one_that_was_dropped_before_its_step_leaves_nothing():
             optimizer.zero_grad(set_to_none=set_to_none)
             train(m, optimizer, 2)
             close(m, reference(2, sgd))
-            assert not reduction._names and not reduction._of_parameter, "names or parameters are kept"
+            assert not reduction._of_parameter, "parameters are kept"
 
 
 main(R)

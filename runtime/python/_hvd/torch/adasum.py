@@ -6,6 +6,8 @@ change (-rate * f(gradient)) is sent to the other ranks, and the parameter gets 
 the combined change. Horovod keeps the change in the parameter until then, so weights that are loaded in
 between are lost there.
 
+Pending: {parameter: its Delta, None while its gradient accumulates}.
+
 Invariant: outside of _start() a parameter holds a value. A failed collective does not change it.
 """
 
@@ -44,7 +46,6 @@ class Delta:
 class DeltaReducer(Listener):
     def __init__(self, names, settings, passes, optimizer):
         super().__init__(names, settings, passes)
-        self.pending = {}  # parameter -> its Delta, None while gradients accumulate
         self._optimizer = weakref.ref(optimizer)
         self.attach(optimizer.param_groups)
 
@@ -69,7 +70,7 @@ class DeltaReducer(Listener):
             for group, params in zip(optimizer.param_groups, stashed):
                 group["params"] = params
             p.copy_(before)
-        return Delta(change, self.names[p], self.settings)
+        return Delta(change, self.sent_as(p), self.settings)
 
     def _start_all(self, optimizer):
         """Sends the changes that are not sent yet."""

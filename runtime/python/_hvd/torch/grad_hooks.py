@@ -6,14 +6,20 @@ is reached through a throw-away view of the parameter; the node lives only as lo
 it is returned as part of the registration.
 """
 
+import gc
 import os
+import threading
 import weakref
 
 import torch
 
 from _hvd import basics
 from _hvd.torch.data_parallel import is_possible, refuse_ddp
+from _hvd.torch.parameters import name_in_world, numbered
 
+live = weakref.WeakSet()  # all listeners
+_unnamed = []  # references to those that have parameters without names of operations, in order of creation
+_naming = threading.RLock()
 HAS_PUBLIC_HOOK = hasattr(torch.Tensor, "register_post_accumulate_grad_hook")
 
 
@@ -46,13 +52,16 @@ class Listener:
     """
 
     def __init__(self, names, settings, passes):
-        self.names = names  # {parameter: name}
+        self.names = names  # {parameter: name}, the user's or numbers
+        self._sent_as = {}  # parameter -> the name of the operation that reduces its gradient
         self.settings = settings
         self.passes = passes
+        self.pending = {}  # parameter -> what a subclass does with its gradient, until the step ends
         self.delay = {}  # parameter with a hook -> backward passes until its gradient is complete
         self._has_no_ddp = False  # no DDP model reduces these too; known from the first backward() on
         self._hooks = []
         weakref.finalize(self, _remove, self._hooks).atexit = False
+        live.add(self)
 
     def attach(self, param_groups):
         """Adds hooks to parameters that need gradients and have none; returns whether there are other
@@ -63,16 +72,27 @@ class Listener:
         if not is_distributed(self.settings.process_set):
             return False
         added = {}
-        for g, group in enumerate(param_groups):
-            for i, p in enumerate(group["params"]):
-                if p not in self.delay and p.requires_grad:
-                    added[p] = self.names.setdefault(p, f"allreduce.noname.{g}.{i}")
+        for p, number in numbered(param_groups):
+            if p not in self.delay and p.requires_grad:
+                added[p] = self.names.setdefault(p, number)
         if added:
             refuse_ddp(added)
+            _unnamed.append(weakref.ref(self))
         for p in added:
             self.delay[p] = self.passes
             self._hooks.append(on_gradient(p, self._hook()))
         return True
+
+    def sent_as(self, p):
+        """The name of the operation that reduces p's gradient."""
+        if _unnamed:
+            _name_all()
+        return self._sent_as[p]
+
+    def take_names(self):
+        for p in self.delay:
+            if p not in self._sent_as:
+                self._sent_as[p] = name_in_world(p, self.names[p], self.settings.process_set)
 
     def _hook(self):
         reference = weakref.ref(self)
@@ -98,6 +118,22 @@ class Listener:
             )
         self.delay[p] = left
         return left
+
+
+def _name_all():
+    """Names the parameters of all optimizers when the first gradient of any is sent.
+
+    In order of creation, as ranks may use them in another order. Not at their creation: one that a rank has
+    created alone, and dropped, takes no name.
+    """
+    with _naming:
+        if len(_unnamed) > 1:
+            gc.collect()
+        while _unnamed:
+            listener = _unnamed[0]()
+            if listener is not None:
+                listener.take_names()
+            del _unnamed[0]
 
 
 def _remove(hooks):

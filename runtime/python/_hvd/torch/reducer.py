@@ -10,6 +10,8 @@ local to this rank: operations are matched by name. Gradients on a GPU are colle
 because a batch costs a launch, and those of one queue share one event; in synchronize() a stream waits for
 them, not a thread. Their first bucket of a step is small: until it is submitted the network is idle.
 
+Pending: {parameter: its reduction, None while its gradient accumulates}.
+
 Invariants
  - Every rank submits each parameter that needs a gradient exactly once between two synchronize():
    gradients that were not computed here are sent as zeros, because another rank may have computed them.
@@ -19,18 +21,15 @@ Invariants
 
 import contextlib
 import gc
-import weakref
 
 from _hvd import handles
-from _hvd.torch.grad_hooks import Listener, is_distributed
+from _hvd.torch.grad_hooks import Listener, live
 from _hvd.torch.parameters import groups_of
 from _hvd.torch.reduction import ENDED, QUEUED, reduction_of, settle
 
 BUCKET_BYTES = 4 << 20
 GPU_BUCKET_BYTES = 25 << 20
 GPU_FIRST_BUCKET_BYTES = 1 << 20
-
-_live = weakref.WeakSet()  # reducers, to find those of optimizers that were dropped
 
 
 def _start(reductions, *group):
@@ -61,9 +60,8 @@ def _submit(held):
 class Group:
     """Gradients that are reduced together, all or none, once the last of them is ready."""
 
-    def __init__(self, params, name):
+    def __init__(self, params):
         self.params = params
-        self.name = f"group.{name}"
         self.n_ready = 0
 
 
@@ -71,7 +69,6 @@ class Reducer(Listener):
     def __init__(self, names, settings, passes, groups, param_groups):
         super().__init__(names, settings, passes)
         self.groups = groups  # as the user gave them
-        self.pending = {}  # parameter -> its reduction, None while it accumulates
         self.sparse_dims = {}  # of parameters whose gradients were sparse
         self.queue = []
         self.queued_bytes = 0
@@ -82,7 +79,6 @@ class Reducer(Listener):
         self.should_synchronize = True
         self.world = handles.world
         self._drop_others(param_groups)
-        _live.add(self)
         self.attach(param_groups)
         self.restart()
 
@@ -94,19 +90,20 @@ class Reducer(Listener):
         reference cycle: once dropped it stays until the next collection, so that is done first here.
         """
         params = {id(p) for group in param_groups for p in group["params"]}
-        if any(id(p) in params for other in list(_live) for p in other.delay):
+        if any(id(p) in params for other in list(live) for p in other.delay):
             gc.collect()
-        waited = [r for other in list(_live) for r in other.pending.values()]
+        waited = [r for other in list(live) for r in other.pending.values()]
         settle(lambda r: id(r.p) in params or not any(r is w for w in waited))
 
     # --- hooks ---
 
     def attach(self, param_groups):
-        if self.group_of is None and is_distributed(self.settings.process_set):
-            made = groups_of(self.groups, self.names, param_groups, self.settings.process_set)
-            made = [Group(params, self.names[params[0]]) for params in made]
+        if not super().attach(param_groups):
+            return False
+        if self.group_of is None:
+            made = map(Group, groups_of(self.groups, param_groups))
             self.group_of = {p: group for group in made for p in group.params}
-        return super().attach(param_groups)
+        return True
 
     def ready(self, p):
         """backward() has added to p.grad."""
@@ -123,7 +120,7 @@ class Reducer(Listener):
         if self.count(p):
             self.pending[p] = None
             return
-        reduction = self.pending[p] = reduction_of(p, self.names[p], self.settings, self.sparse_dims)
+        reduction = self.pending[p] = self._reduction_of(p)
         self.n_left -= 1
         group = self.group_of.get(p)
         if group is not None:
@@ -135,6 +132,9 @@ class Reducer(Listener):
             self.queued_bytes += p.numel() * p.element_size()
         if self.queue and (self.n_left <= 0 or self.queued_bytes >= self._bucket_bytes(reduction.place)):
             self._start_queue()
+
+    def _reduction_of(self, p):
+        return reduction_of(p, self.sent_as(p), self.settings, self.sparse_dims)
 
     # --- submission and completion ---
 
@@ -151,14 +151,14 @@ class Reducer(Listener):
         """Sparse gradients are gathered outside of the group; frozen parameters are left out."""
         members = [r for r in map(self.pending.get, group.params) if r is not None]
         together = [r for r in members if r.state == QUEUED and not r.is_gathered()]
-        _start(together, group.name, len(together))
+        _start(together, f"group.{self.sent_as(group.params[0])}", len(together))
         _start(members)
 
     def _start_all(self):
         """Submits the gradients that are not submitted yet, computed here or not."""
         for p in self.delay:
             if self.pending.get(p) is None and (p in self.pending or p.requires_grad):
-                self.pending[p] = reduction_of(p, self.names[p], self.settings, self.sparse_dims)
+                self.pending[p] = self._reduction_of(p)
         for group in dict.fromkeys(self.group_of.values()):
             self._start_group(group)
         _start(list(self.pending.values()))

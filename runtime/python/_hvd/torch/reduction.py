@@ -7,10 +7,8 @@ sparse one by gathering its rows, or as a dense one.
 
 Invariants
  - A parameter that several optimizers share is reduced once: later requests get the same object.
- - A name is in use by one reduction at a time. If two models with equal names are trained at once (GANs),
-   the second gets a number, by the order in which gradients become complete. That is program order, so it
-   is equal on all ranks.
- - A reduction that has ended or failed is in neither table.
+ - A name is in use by one reduction at a time, because parameters have different names (parameters.py).
+ - A reduction that has ended or failed is not in the table.
 """
 
 import contextlib
@@ -27,7 +25,6 @@ from _hvd.torch.submit import sparse_allreduce_async, submit_allreduce
 from _hvd.torch.tensors import follow, read_here, where
 
 _of_parameter = {}  # id(parameter) -> its reduction that has not ended; that keeps the parameter alive
-_names = set()  # of those reductions
 
 QUEUED, STARTED, ENDED = range(3)
 
@@ -110,17 +107,12 @@ class Reduction:
     )
 
     def __init__(self, p, name, settings, sparse_dims):
-        unique, n = name, 1
-        while unique in _names:
-            n += 1
-            unique = f"{name}#{n}"
-        self.p, self.name, self.settings = p, unique, settings
+        self.p, self.name, self.settings = p, name, settings
         self.world = handles.world
         self.state = QUEUED
         self.sparse_dims = sparse_dims
         self.place = where(p)  # the stream that produced the gradient
         self.handle = self.sent = self.ctx = None
-        _names.add(unique)
         _of_parameter[id(p)] = self
 
     def is_gathered(self):
@@ -243,4 +235,3 @@ class Reduction:
         self.handle = self.sent = self.ctx = None
         if _of_parameter.get(id(self.p)) is self:
             del _of_parameter[id(self.p)]
-        _names.discard(self.name)
