@@ -3,7 +3,7 @@
 
 import horovod.torch as hvd
 import torch
-from checks import check, check_if, expect_error, main
+from checks import Calls, check, check_if, expect_error, main
 from references import adam, close, compare, plain, reference, same_weights, sgd, trained, wrap
 from training import N, R, batch, loss_of, mine, model, train
 
@@ -40,6 +40,37 @@ def ranks_whose_parameters_are_in_another_order_get_an_error_with_groups():
     optimizer = hvd.DistributedOptimizer(sgd_of, m.named_parameters(), groups=2)
     loss_of(m, batch(0, R)).backward()
     expect_error(hvd.HorovodInternalError, ["groups", "another"], optimizer.step)
+
+
+class FailsOnce:
+    """A compression that fails with the second gradient that it gets."""
+
+    calls = 0
+
+    @classmethod
+    def compress(cls, tensor):
+        cls.calls += 1
+        if cls.calls == 2:
+            raise OverflowError("in compress")
+        return tensor.clone(), None
+
+    @staticmethod
+    def decompress(tensor, ctx):
+        return tensor
+
+
+@check_if(N > 1)
+def a_group_is_submitted_as_a_whole_or_not_at_all():
+    FailsOnce.calls = 0
+    m = model()
+    optimizer = wrap(m, groups=1, compression=FailsOnce)
+    loss = loss_of(m, batch(0, R))
+    with Calls("submit_held") as calls:
+        expect_error(OverflowError, ["in compress"], loss.backward)
+        assert not calls.made, "a part of the group is submitted"
+        optimizer.step()
+    assert [len(handles) for _, handles in calls.of("submit_held")] == [4], calls.made
+    close(m, reference(1, sgd))
 
 
 @check

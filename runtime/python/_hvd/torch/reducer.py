@@ -33,16 +33,22 @@ GPU_FIRST_BUCKET_BYTES = 1 << 20
 
 
 def _start(reductions, *group):
-    """Those on a GPU with one event for all: they are held, and submitted together."""
+    """Those of a group, and those on a GPU, are held and submitted together: a group as a whole or not at
+    all, because all ranks would wait for the rest of it; those on a GPU with one event for all."""
     held = []
     try:
         for reduction in reductions:
-            is_held = reduction.place is not None and not reduction.is_gathered()
+            is_held = (group or reduction.place is not None) and not reduction.is_gathered()
             if is_held and reduction.state == QUEUED:
                 reduction.start(*group, is_held=True)
                 held.append(reduction)
             else:
                 reduction.start(*group)
+    except BaseException:
+        if group:
+            handles.drop([r.handle for r in held])
+            _recall(held)
+        raise
     finally:
         if held:
             _submit(held)
@@ -52,9 +58,14 @@ def _submit(held):
     try:
         handles.submit_held([r.handle for r in held])
     except BaseException:
-        for reduction in held:
-            reduction.recall()
+        _recall(held)
         raise
+
+
+def _recall(held):
+    for reduction in held:
+        reduction.recall()
+    held.clear()
 
 
 class Group:
