@@ -129,6 +129,46 @@ def nets_of(kind):
     return gen, disc
 
 
+def train_gan(gen, disc, gen_opt, disc_opt, data, is_late=False):
+    """As printed in most tutorials: the generator's loss fills the discriminator's gradients too.
+
+    is_late: these are zeroed before the generator's step, not after it.
+    """
+    for step in range(4):
+        disc_opt.zero_grad()
+        fake = gen(data(step))
+        (loss_of(disc, data(step + 100)) + loss_of(disc, fake.detach())).backward()
+        disc_opt.step()
+        gen_opt.zero_grad()
+        loss_of(disc, fake).backward()
+        if is_late:
+            disc_opt.zero_grad()
+        gen_opt.step()
+
+
+@check
+def a_gan_zeroes_the_gradients_that_the_other_loss_has_left():
+    def named(net, params):
+        return hvd.DistributedOptimizer(sgd(params), named_parameters=net.named_parameters())
+
+    def unnamed(net, params):
+        return hvd.DistributedOptimizer(sgd(params))
+
+    def in_groups(net, params):
+        return hvd.DistributedOptimizer(sgd(params), groups=1)
+
+    for make in (named, unnamed, in_groups):
+        for kind in ("equal shapes", "other shapes"):
+            for is_late in (False, True):
+                pairs = [nets_of(kind), nets_of(kind)]
+                opts = [make(net, net.parameters()) for net in pairs[0]]
+                train_gan(*pairs[0], *opts, mine, is_late)
+                train_gan(*pairs[1], *(sgd(net.parameters()) for net in pairs[1]), joined, is_late)
+                for net, other in zip(*pairs):
+                    close(net, other)
+                    same_weights(net)
+
+
 @check
 def two_optimizers_without_names_combine_by_adasum():
     gen, disc = nets_of("equal shapes")
@@ -141,6 +181,18 @@ def two_optimizers_without_names_combine_by_adasum():
             opt.step()
     same_weights(gen)
     same_weights(disc)
+
+
+@check_if(N > 1)
+def zero_grad_alone_between_backward_and_step_is_refused():
+    m, other = model(), model()
+    optimizer = wrap(m)
+    beside = wrap(other)
+    train(other, beside, 1)
+    loss_of(m, batch(0, R)).backward()
+    expect_error(AssertionError, ["zero_grad() was called after"], optimizer.zero_grad)
+    optimizer.step()
+    close(m, reference(1, sgd))
 
 
 @check

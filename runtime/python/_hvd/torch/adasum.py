@@ -91,6 +91,7 @@ class DeltaReducer(Listener):
             except Exception as e:
                 error = error or e
             del self.pending[p]
+        self.end_step()
         self.reset()
         if error is not None:
             raise error

@@ -51,12 +51,15 @@ class Listener:
     listener weakly and are removed with it.
     """
 
+    n_steps = 0  # of all listeners
+
     def __init__(self, names, settings, passes):
         self.names = names  # {parameter: name}, the user's or numbers
         self._sent_as = {}  # parameter -> the name of the operation that reduces its gradient
         self.settings = settings
         self.passes = passes
         self.pending = {}  # parameter -> what a subclass does with its gradient, until the step ends
+        self.n_steps_before = 0  # n_steps when the first of them was computed
         self.delay = {}  # parameter with a hook -> backward passes until its gradient is complete
         self._has_no_ddp = False  # no DDP model reduces these too; known from the first backward() on
         self._hooks = []
@@ -110,6 +113,8 @@ class Listener:
         if not self._has_no_ddp and is_possible():
             refuse_ddp({q: self.names[q] for q in self.delay})
             self._has_no_ddp = True
+        if not self.pending:
+            self.n_steps_before = Listener.n_steps
         left = self.delay[p] - 1
         if left < 0:
             raise AssertionError(
@@ -118,6 +123,22 @@ class Listener:
             )
         self.delay[p] = left
         return left
+
+    @staticmethod
+    def end_step():
+        Listener.n_steps += 1
+
+    def has_company(self):
+        """Whether what is pending may be of another optimizer's loss: that has gradients of the same time,
+        or has taken its step since. A GAN's two losses each compute gradients for both of its models."""
+        return self.n_steps_before < Listener.n_steps or any(o.pending for o in live if o is not self)
+
+    def drop_foreign(self):
+        """Drops what is pending if it may be of another optimizer's loss; returns whether it did.
+
+        If gradients were sent, all ranks call this.
+        """
+        return False
 
 
 def _name_all():

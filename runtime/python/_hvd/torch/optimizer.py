@@ -66,7 +66,7 @@ class _Common:
         self._hvd.attach(self.param_groups)
 
     def zero_grad(self, set_to_none=None):
-        if self._hvd.pending:
+        if self._hvd.pending and not self._hvd.drop_foreign():
             raise AssertionError(_EARLY_ZERO)
         if set_to_none is None:
             return self._hvd_base.zero_grad(self)

@@ -191,6 +191,7 @@ class Reducer(Listener):
                 if reduction.state != ENDED:
                     raise  # of a signal handler
                 error = error or e
+        self.end_step()
         self.restart()
         if error is not None:
             raise error
@@ -208,7 +209,13 @@ class Reducer(Listener):
         for group in (self.group_of or {}).values():
             group.n_ready = 0
 
-    def reset(self):
+    def drop_foreign(self):
+        if not self.has_company():
+            return False
+        self._drop()
+        return True
+
+    def _drop(self):
         """Drops what is pending. If gradients were sent, all ranks call this: the remaining ones are sent
         too, and all end first, because the next ones have the same names and perhaps the same memory."""
         if self.world == handles.world and any(r is not None for r in self.pending.values()):
@@ -221,5 +228,9 @@ class Reducer(Listener):
             if reduction is not None:
                 reduction.abandon()
         self.restart()
+
+    def reset(self):
+        """For another state: as if the optimizer had been created now."""
+        self._drop()
         self.synchronized = False
         self.should_synchronize = True
