@@ -309,6 +309,21 @@ def adasum_combines_what_each_rank_would_have_changed():
 
 
 @check
+def adasum_of_complex_parameters_is_that_of_their_parts():
+    values = torch.tensor([1 + 2j, 3 - 1j, -2 + 0.5j])
+    phase, parts = (
+        torch.nn.Parameter(values.clone()),
+        torch.nn.Parameter(torch.view_as_real(values).clone()),
+    )
+    for p, numbers in ((phase, lambda: phase), (parts, lambda: torch.view_as_complex(parts))):
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([p], lr=0.1), op=hvd.Adasum)
+        (numbers() * (R + 1) - 1j * R).abs().pow(2).sum().backward()
+        optimizer.step()
+    assert not torch.equal(phase, values)
+    assert torch.allclose(torch.view_as_real(phase), parts, atol=1e-6), (phase, parts)
+
+
+@check
 def adasum_accumulates_takes_closures_and_misses():
     m = model()
     optimizer = wrap(m, op=hvd.Adasum, backward_passes_per_step=2)

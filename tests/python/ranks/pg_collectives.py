@@ -120,6 +120,28 @@ def all_reduce_of_complex_and_of_scattered_memory():
 
 
 @check
+def reductions_of_complex_numbers():
+    def phases(rank=R, n=2 * N):
+        x = torch.from_numpy(numbers(n, rank)).float()
+        return torch.complex(x, x * 2)
+
+    everyone = sum(phases(r) for r in range(N))
+    x = phases()
+    dist.reduce(x, N - 1)
+    assert R < N - 1 or torch.equal(x, everyone)
+    for y in (phases(), phases().conj()):  # of the latter the memory holds the other sign
+        own = torch.empty(2, dtype=y.dtype)
+        dist.reduce_scatter(own, list(y.split(2)))
+        expected = everyone.conj() if y.is_conj() else everyone
+        assert torch.equal(own, expected[2 * R : 2 * R + 2].resolve_conj())
+    x = phases()
+    dist.all_reduce_coalesced([x])
+    assert torch.equal(x, everyone)
+    expect_error((RuntimeError, ValueError), ["complex"], dist.reduce, phases(), 0, op=dist.ReduceOp.MAX)
+    expect_error((RuntimeError, ValueError), ["complex"], dist.all_reduce, phases(), op=dist.ReduceOp.MAX)
+
+
+@check
 def all_reduce_of_sparse_tensors():
     index = torch.tensor([[0, R + 1, 0]])
     x = torch.sparse_coo_tensor(index, torch.ones(3, 2) * (R + 1), (N + 2, 2))

@@ -85,6 +85,27 @@ def ddp_equals_one_process():
         near(train(DDP(net(), **options), True), alone())
 
 
+class Phases(nn.Module):
+    """Complex parameters among others, as in models of signals."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(5)
+        self.first = nn.Linear(6, 4)
+        self.turn = nn.Parameter(torch.randn(4, 3, dtype=torch.complex64))
+        self.wide = nn.Parameter(torch.randn(3, dtype=torch.complex128))
+
+    def forward(self, x):
+        return (self.first(x).to(torch.complex64) @ self.turn * self.wide).abs().float()
+
+
+@check
+def ddp_of_complex_parameters_equals_one_process():
+    for options in ({}, {"bucket_cap_mb": 0.00001}):
+        torch.manual_seed(R)
+        near(train(DDP(Phases(), **options), True), train(Phases(), False))
+
+
 @check
 def ddp_with_unused_parameters():
     model = DDP(net(), find_unused_parameters=True)

@@ -156,9 +156,6 @@ class Reduction:
         if s.compresses:
             self.sent, self.ctx = s.compression.compress(grad)
         wire = self.sent
-        if wire.is_complex():
-            self.sent = wire.resolve_conj()
-            wire = torch.view_as_real(self.sent)
         if wire is not grad:
             self.place = where(wire)  # the compressed copy belongs to the current stream
         self.handle = submit_allreduce(

@@ -132,6 +132,7 @@ def allreduce_async(
     compression: the runtime's name of a codec ("int8"), the same on all ranks.
     """
     op = check_reduce_op(reduce_op_from(op, average))
+    t.check_complex(tensor, op)
     set_id = process_set_id(process_set)
     t.dtype_of(tensor)
     source = t.plain(tensor.detach())
@@ -150,6 +151,7 @@ def allreduce_async_(
 ):
     """Starts reducing a tensor over all ranks in place; returns a handle."""
     op = check_reduce_op(reduce_op_from(op, average))
+    t.check_complex(tensor, op)
     set_id = process_set_id(process_set)
     args = (op_name("allreduce", name, set_id), op, prescale_factor, postscale_factor, set_id)
     return submit_allreduce(tensor, tensor, *args)
@@ -160,6 +162,8 @@ def _grouped_allreduce(
 ):
     set_id = process_set_id(process_set)
     tensors, base, names = _group("grouped_allreduce", name, tensors, set_id)
+    for tensor in tensors:
+        t.check_complex(tensor, op)
     outputs = outputs_of(tensors)
     return handles.group(
         submit_allreduce(
@@ -262,6 +266,7 @@ def _submit_gathered(function, tensor, name, set_id, group=None, group_size=0, b
     One of a group is held: see handles.group().
     """
     dtype = t.dtype_of(tensor)
+    t.check_rows(tensor, name)
     source = t.plain(tensor.detach())
     place = t.where(source)
     return handles.submit(
@@ -298,9 +303,11 @@ def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
     return _submit_group(_native.allgather, "grouped_allgather", tensors, name, process_set)
 
 
-def _check_scatter_op(op):
+def _check_scatter_op(op, tensors):
     if op == Adasum:
         raise NotImplementedError("reducescatter does not support op=hvd.Adasum; use hvd.allreduce")
+    for tensor in tensors:
+        t.check_complex(tensor, op)
     return check_reduce_op(op)
 
 
@@ -316,7 +323,7 @@ def reducescatter_async(
 
     The first dim0 % size ranks get one row more.
     """
-    between = (_check_scatter_op(op), prescale_factor, postscale_factor)
+    between = (_check_scatter_op(op, [tensor]), prescale_factor, postscale_factor)
     set_id = process_set_id(process_set)
     name = op_name("reducescatter", name, set_id)
     return _submit_gathered(_native.reducescatter, tensor, name, set_id, between=between)
@@ -331,7 +338,8 @@ def grouped_reducescatter_async(
     postscale_factor=1.0,
 ):
     """Starts a reducescatter of each of a list of tensors, all or none; returns one handle."""
-    between = (_check_scatter_op(op), prescale_factor, postscale_factor)
+    tensors = list(tensors)
+    between = (_check_scatter_op(op, tensors), prescale_factor, postscale_factor)
     return _submit_group(
         _native.reducescatter, "grouped_reducescatter", tensors, name, process_set, between
     )
@@ -372,6 +380,7 @@ def alltoall_async(tensor, splits=None, name=None, process_set=global_process_se
     rows, splits_dtype = splits_from(splits)
     splits_device = splits.device if isinstance(splits, torch.Tensor) else None
     dtype = t.dtype_of(tensor)
+    t.check_rows(tensor, name or "alltoall")
     source = t.plain(tensor.detach())
     place = t.where(source)
 
@@ -431,6 +440,7 @@ def reduce_async(
 ):
     """Starts an allreduce for the root rank alone; others get an empty tensor. Returns a handle."""
     op = check_reduce_op(op)
+    t.check_complex(tensor, op)
     set_id = process_set_id(process_set)
     t.dtype_of(tensor)
     source = t.plain(tensor.detach())

@@ -4,7 +4,8 @@
 The runtime reads and writes contiguous elements. A contiguous tensor is passed without a copy; another one
 (transposed, expanded, channels_last, a lazy negation) as a contiguous copy that is written back at the end
 of an operation in place. Other layouts are never sent in place: the runtime cannot know that all ranks have
-the same, and elements would be added to the wrong ones.
+the same, and elements would be added to the wrong ones. Complex elements are sent as their real and
+imaginary parts, in one dimension more.
 
 Results whose shape only the runtime knows are in its memory and become tensors without a copy (DLPack); the
 memory is freed with the tensor's last view, also after shutdown.
@@ -16,6 +17,7 @@ import threading
 import torch
 
 from _hvd import _native, gpu, handles
+from _hvd.basics import Average, Sum
 
 # torch dtype -> enum hvd_dtype
 DTYPES = {
@@ -33,6 +35,9 @@ DTYPES = {
 if hasattr(torch, "uint16"):
     DTYPES[torch.uint16] = 2
 
+# Sums of the parts are the parts of the sum.
+_PARTS = {torch.complex64: DTYPES[torch.float32], torch.complex128: DTYPES[torch.float64]}
+
 _from_dlpack = torch.utils.dlpack.from_dlpack
 
 
@@ -41,7 +46,21 @@ def dtype_of(tensor):
     number = None
     if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and can_send(tensor):
         number = DTYPES.get(tensor.dtype)
+        if number is None:
+            number = _PARTS.get(tensor.dtype)
     return _refuse(tensor) if number is None else number
+
+
+def check_complex(tensor, op):
+    """Raises ValueError for a reduction of complex numbers that is not one of their parts."""
+    if op not in (Average, Sum) and isinstance(tensor, torch.Tensor) and tensor.is_complex():
+        raise ValueError(f"tensors of {tensor.dtype} have op=hvd.Average and hvd.Sum, not {op!r}")
+
+
+def check_rows(tensor, name):
+    """Raises ValueError for a complex number alone, which has no rows although its parts look like two."""
+    if tensor.dim() == 0 and tensor.is_complex():
+        raise ValueError(f'tensor "{name}" is a rank-zero tensor and has no rows')
 
 
 def can_send(tensor):
@@ -164,14 +183,14 @@ def host_device():
 
 def is_plain(tensor):
     """Whether its memory holds its elements row by row, as the runtime requires."""
-    return tensor.is_contiguous() and not tensor.is_neg()
+    return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
 
 
 def plain(tensor):
     """The tensor itself where that is plain, or a plain copy."""
     if is_plain(tensor):
         return tensor
-    return tensor.detach().resolve_neg().contiguous()
+    return tensor.detach().resolve_neg().resolve_conj().contiguous()
 
 
 def check_writable(tensor):
@@ -189,7 +208,8 @@ def describe(tensor, output, dtype, name, place, group=None, group_size=0, is_he
         raise ValueError(f"a tensor on {tensor.device} cannot have its output on {output.device}")
     address = 0 if output is None else output.data_ptr()
     device, stream = (host_device(), 0) if place is None else (place.device, place.stream)
-    return name, tensor.data_ptr(), address, dtype, tensor.shape, group, group_size, is_held, device, stream
+    shape = (*tensor.shape, 2) if tensor.is_complex() else tensor.shape
+    return name, tensor.data_ptr(), address, dtype, shape, group, group_size, is_held, device, stream
 
 
 def copy_back(destination, source, place):
@@ -214,4 +234,6 @@ def take(handle, like, dtype):
     if capsule is None:
         return None
     tensor = _from_dlpack(capsule)
+    if like.is_complex():
+        return torch.view_as_complex(tensor)
     return tensor if tensor.dtype == like.dtype else tensor.view(like.dtype)

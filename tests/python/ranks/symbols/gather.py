@@ -241,7 +241,12 @@ def name_in_flight(t):
 
 @symbol("allreduce", "allreduce_async_")
 def what_is_no_tensor_for_us(t):
-    t.fails("complex", ["not supported"], hvd.allreduce, torch.ones(2, dtype=torch.complex64))
+    t.fixed(
+        "complex",
+        "complex numbers are reduced",
+        lambda: torch.view_as_real(hvd.allreduce(torch.full((2,), 2 - 1j))),
+        torch.tensor([[2.0, -1.0]] * 2),
+    )
     t.fails("sparse", [], hvd.allreduce, torch.ones(2).to_sparse(), instead=NotImplementedError)
     right = torch.full((3, 2), 2.0)
     t.fixed(

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory of tensors: which tensors are sent and received in place, and which by a copy.
 
-Reduced tensors keep their dtype. Tensors that are only moved are flattened, and sent as bytes where the
-runtime lacks the dtype (complex numbers, the small floats, wide unsigned integers).
+Reduced tensors keep their dtype; of complex numbers the parts are reduced. Tensors that are only moved are
+flattened, and sent as bytes where the runtime lacks the dtype (complex numbers, the small floats, wide
+unsigned integers).
 """
 
 import torch
 
 from _hvd import handles
+from _hvd.basics import Average, Sum
 from _hvd.torch import tensors as t
 from _hvd.torch.tensors import DTYPES
 
@@ -34,6 +36,15 @@ def dtype_name(tensor):
     return str(tensor.dtype)[6:]  # without "torch."
 
 
+def parts_of(tensor, op, what):
+    """Complex memory as its real and imaginary parts: sums of those are sums of the numbers."""
+    if not tensor.is_complex():
+        return tensor
+    if op not in (Average, Sum):
+        raise RuntimeError(f"{what}: {tensor.dtype} can only be summed or averaged")
+    return torch.view_as_real(tensor)
+
+
 def reducible(tensor, what):
     """The runtime's number of a dtype that it can add."""
     check(tensor, what)
@@ -48,15 +59,6 @@ def movable(tensor, what):
     check(tensor, what)
     number = DTYPES.get(tensor.dtype)
     return (_UINT8, tensor.element_size()) if number is None else (number, 1)
-
-
-def _is_plain(tensor):
-    return t.is_plain(tensor) and not tensor.is_conj()
-
-
-def as_contiguous(tensor):
-    """The tensor itself where its memory holds its elements row by row, else a copy that does."""
-    return tensor if _is_plain(tensor) else t.plain(tensor.detach().resolve_conj())
 
 
 def same_kind(tensors, what):
@@ -78,7 +80,7 @@ def _lie_in_a_row(tensors):
     """Whether they are neighbours in one allocation: separate allocations may be freed separately."""
     at, storage = tensors[0].data_ptr(), _storage_of(tensors[0])
     for one in tensors:
-        if one.numel() == 0 or not _is_plain(one) or one.data_ptr() != at or _storage_of(one) != storage:
+        if one.numel() == 0 or not t.is_plain(one) or one.data_ptr() != at or _storage_of(one) != storage:
             return False
         at += one.numel() * one.element_size()
     return True
@@ -91,7 +93,7 @@ class Row:
         first = tensors[0]
         self.tensors = tensors
         self.numel = sum(one.numel() for one in tensors)
-        self.is_own = len(tensors) == 1 and _is_plain(first)
+        self.is_own = len(tensors) == 1 and t.is_plain(first)
         self.is_own = self.is_own or (len(tensors) > 1 and _lie_in_a_row(tensors))
         if self.is_own:
             self.memory = first

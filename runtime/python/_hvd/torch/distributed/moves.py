@@ -7,7 +7,6 @@ from _hvd import _native
 from _hvd.torch.distributed.data import (
     Row,
     all_of,
-    as_contiguous,
     back,
     check,
     movable,
@@ -15,7 +14,7 @@ from _hvd.torch.distributed.data import (
     submit,
 )
 from _hvd.torch.distributed.operation import names
-from _hvd.torch.tensors import where
+from _hvd.torch.tensors import plain, where
 
 
 class Moves:
@@ -23,7 +22,7 @@ class Moves:
         begun, afters = [], []
         for tensor in tensors:
             dtype, units = movable(tensor, "broadcast")
-            memory = as_contiguous(tensor)
+            memory = plain(tensor)
             shape = (memory.numel() * units,)
             args = (self._ranks[opts.rootRank], self._set)
             kind = f"broadcast.{opts.rootRank}"
@@ -47,7 +46,7 @@ class Moves:
             sizes = [t.numel() for t in outputs]
             raise RuntimeError(f"{what}: outputs of {sizes} elements for an input of {source.numel()}")
         row = Row(outputs, is_source=False)
-        begun = self._begin_allgather(row, as_contiguous(source), what)
+        begun = self._begin_allgather(row, plain(source), what)
         return begun, None if row.is_own else row.write_back
 
     def allgather(self, outputs, inputs, opts=None):
@@ -74,8 +73,8 @@ class Moves:
                 f"{source.numel()} of {source.dtype}; with {self.size()} ranks it must be "
                 f"{source.numel() * self.size()}"
             )
-        memory = as_contiguous(output)
-        return self._begin_allgather(memory, as_contiguous(source), what), back(output, memory)
+        memory = plain(output)
+        return self._begin_allgather(memory, plain(source), what), back(output, memory)
 
     def all_gather_single(self, output, source, opts=None):
         begun, after = self._allgather_single(output, source, "all_gather_into_tensor")
@@ -111,16 +110,16 @@ class Moves:
                     f"gather: outputs of {sizes} elements for {self.size()} inputs of {source.numel()}"
                 )
             row = Row(outputs, is_source=False)
-        begun = self._begin_gather(row, as_contiguous(source), opts.rootRank)
+        begun = self._begin_gather(row, plain(source), opts.rootRank)
         after = None if row is None or row.is_own else row.write_back
         return self._work("gather", [begun], list(outputs), after, opts)
 
     def gather_single(self, output, source, opts):
         row, memory = None, None
         if self._place == opts.rootRank:
-            memory = as_contiguous(output)
+            memory = plain(output)
             row = Row([memory], is_source=False)
-        begun = self._begin_gather(row, as_contiguous(source), opts.rootRank)
+        begun = self._begin_gather(row, plain(source), opts.rootRank)
         after = back(output, memory) if row is not None else None
         return self._work("gather", [begun], [output], after, opts)
 
@@ -162,7 +161,7 @@ class Moves:
             source, splits = Row(given, is_source=True), [output.numel()] * self.size()
         else:
             source = Row([output.new_empty(0)], is_source=True)
-        memory = as_contiguous(output)
+        memory = plain(output)
         expected = [output.numel() if p == root else 0 for p in range(self.size())]
         row = Row([memory], is_source=False)
         kind = f"scatter.{root}"
@@ -195,8 +194,8 @@ class Moves:
     def all_to_all_single(self, output, source, output_splits=(), input_splits=(), opts=None):
         what = "all_to_all_single"
         same_kind([output, source], what)
-        memory = as_contiguous(output)
-        rows = Row([memory], is_source=False), Row([as_contiguous(source)], is_source=True)
+        memory = plain(output)
+        rows = Row([memory], is_source=False), Row([plain(source)], is_source=True)
         splits = self._rows_of(source, input_splits, f"{what}, input")
         expected = self._rows_of(output, output_splits, f"{what}, output")
         begun = self._begin_alltoall(*rows, splits, expected, what, 0)

@@ -6,9 +6,18 @@ from torch._C._distributed_c10d import AllreduceOptions, ReduceOp
 
 from _hvd import _native
 from _hvd.torch.distributed import reduce_ops
-from _hvd.torch.distributed.data import Row, all_of, as_contiguous, back, reducible, same_kind, submit
+from _hvd.torch.distributed.data import (
+    Row,
+    all_of,
+    back,
+    check,
+    parts_of,
+    reducible,
+    same_kind,
+    submit,
+)
 from _hvd.torch.distributed.operation import names
-from _hvd.torch.tensors import read_here, take, where
+from _hvd.torch.tensors import plain, read_here, take, where
 
 
 class Reductions:
@@ -19,16 +28,17 @@ class Reductions:
         bits = reduce_ops.bitwise(op)
         if bits is not None:
             return self._begin_bitwise(tensor, bits, what)
-        dtype = reducible(tensor, what)
+        check(tensor, what)
         op, factor = reduce_ops.runtime_op(op, what)
-        memory = as_contiguous(tensor)
-        shape = (memory.numel(),)
+        memory = plain(tensor)
+        sent = parts_of(memory, op, what)
+        dtype = reducible(sent, what)
         args = (op, factor, 1.0, self._set)
-        begun = self._submit(_native.allreduce, what, memory, memory, memory, dtype, shape, *args)
+        begun = self._submit(_native.allreduce, what, sent, sent, sent, dtype, (sent.numel(),), *args)
         return [begun], back(tensor, memory)
 
     def _begin_bitwise(self, tensor, function, what):
-        memory = as_contiguous(tensor)
+        memory = plain(tensor)
         parts = memory.new_empty((self.size(), memory.numel()))
         begun = self._begin_allgather(parts, memory, what)
         place = where(parts)
@@ -89,8 +99,10 @@ class Reductions:
 
     def _begin_reduce(self, memory, op, place, what, output=None):
         """To the rank at a place of the group."""
-        dtype = reducible(memory, what)
         op, factor = reduce_ops.runtime_op(op, what)
+        memory = parts_of(memory, op, what)
+        output = None if output is None else parts_of(output, op, what)
+        dtype = reducible(memory, what)
         args = (op, factor, 1.0, self._ranks[place], self._set)
         if output is None and place == self._place:
             output = memory
@@ -101,14 +113,13 @@ class Reductions:
 
     def reduce(self, tensors, opts):
         (tensor,) = tensors
-        memory = as_contiguous(tensor)
+        memory = plain(tensor)
         begun = self._begin_reduce(memory, opts.reduceOp, opts.rootRank, "reduce")
         after = back(tensor, memory) if opts.rootRank == self._place else None
         return self._work("reduce", [begun], tensors, after, opts)
 
     def _begin_reduce_scatter(self, output, source, op, what):
         """Rows of source, one for each rank, summed; this rank's into output, both in one piece."""
-        dtype = reducible(source, what)
         if source.numel() != output.numel() * self.size() or source.dtype != output.dtype:
             raise RuntimeError(
                 f"{what}: the input has {source.numel()} elements of {source.dtype}, the output "
@@ -116,6 +127,8 @@ class Reductions:
                 f"{output.numel() * self.size()}"
             )
         op, factor = reduce_ops.runtime_op(op, what)
+        source, output = parts_of(source, op, what), parts_of(output, op, what)
+        dtype = reducible(source, what)
         room = output.numel() * output.element_size()
         args = (op, factor, 1.0, self._set, room)
         shape = (self.size(), output.numel())
@@ -124,8 +137,8 @@ class Reductions:
         )
 
     def _reduce_scatter_one(self, output, source, op, what):
-        memory = as_contiguous(output)
-        begun = self._begin_reduce_scatter(memory, as_contiguous(source), op, what)
+        memory = plain(output)
+        begun = self._begin_reduce_scatter(memory, plain(source), op, what)
         return begun, back(output, memory)
 
     def reduce_scatter_single(self, output, source, opts=None):
@@ -154,7 +167,7 @@ class Reductions:
                 f"{what}: the output has {output.numel()} elements, input {self._place} has "
                 f"{inputs[self._place].numel()}"
             )
-        memory = as_contiguous(output)
+        memory = plain(output)
         after = back(output, memory)
         if all(t.numel() == first.numel() for t in inputs):
             source = Row(inputs, is_source=True)
@@ -163,7 +176,7 @@ class Reductions:
         begun = []
         for place, t in enumerate(inputs):  # of different sizes: one reduction for each rank
             out = memory if place == self._place else None
-            begun.append(self._begin_reduce(as_contiguous(t), op, place, what, out))
+            begun.append(self._begin_reduce(plain(t), op, place, what, out))
         return begun, after
 
     def reduce_scatter(self, outputs, inputs, opts=None):

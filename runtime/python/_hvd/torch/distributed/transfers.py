@@ -6,9 +6,9 @@ from datetime import timedelta
 import torch
 
 from _hvd import _native, handles
-from _hvd.torch.distributed.data import as_contiguous, back, movable, submit
+from _hvd.torch.distributed.data import back, movable, submit
 from _hvd.torch.distributed.operation import FromAny, Operation, names, nothing
-from _hvd.torch.tensors import where
+from _hvd.torch.tensors import plain, where
 
 _NO_TENSOR = torch.empty(0)
 _BARRIER_TAG = "monitored_barrier"
@@ -57,12 +57,12 @@ class Transfers:
 
     def send(self, tensors, place, tag=0):
         (tensor,) = tensors
-        begun = self._begin_transfer(_native.send, as_contiguous(tensor), place, tag, "send")
+        begun = self._begin_transfer(_native.send, plain(tensor), place, tag, "send")
         return self._work(f"send to rank {place}", [begun], tensors)
 
     def recv(self, tensors, place, tag=0):
         (tensor,) = tensors
-        memory = as_contiguous(tensor)
+        memory = plain(tensor)
         begun = self._begin_transfer(_native.recv, memory, place, tag, "recv")
         after = back(tensor, memory)
         return self._work(f"recv from rank {place}", [begun], tensors, after, source=place)
@@ -71,7 +71,7 @@ class Transfers:
         if self.size() == 1:
             raise RuntimeError("recv: from any rank of a group of 1 rank; no other rank can send")
         (tensor,) = tensors
-        memory = as_contiguous(tensor)
+        memory = plain(tensor)
         name, begin, where_at = self._transfer(_native.recv, memory, tag, "recv")
         begun = FromAny(name, begin, where_at)
         names.begin((name, "any"), begun, *self._receives_before(name, begun))
