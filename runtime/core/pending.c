@@ -90,8 +90,11 @@ static uint32_t set_count_joined(const struct pendings *t, const struct set_view
 }
 
 /* ranks NULL: all ranks; else takes ownership. */
-static int
-pendings_add_set(struct pendings *t, uint32_t id, uint32_t *ranks, uint32_t n)
+static int pendings_add_set(struct pendings *t,
+                            uint32_t id,
+                            uint32_t *ranks,
+                            uint32_t n,
+                            enum set_callers callers)
 {
     struct rank_set *s = mem_zalloc(sizeof(*s)), **at = &t->sets;
 
@@ -100,6 +103,7 @@ pendings_add_set(struct pendings *t, uint32_t id, uint32_t *ranks, uint32_t n)
         return -ENOMEM;
     }
     s->id = s->node.set = id;
+    s->callers = callers;
     s->node.name = "";
     s->view = (struct set_view){n, ranks};
     s->n_joined = set_count_joined(t, &s->view);
@@ -121,7 +125,7 @@ static int pendings_add_pair(struct pendings *t, uint32_t id)
     if (!ranks)
         return -ENOMEM;
     pair_ranks(id, ranks);
-    return pendings_add_set(t, id, ranks, 2);
+    return pendings_add_set(t, id, ranks, 2, SET_BY_MEMBERS);
 }
 
 static void pendings_remove_set(struct pendings *t, struct rank_set *s)
@@ -138,9 +142,12 @@ static void pendings_remove_set(struct pendings *t, struct rank_set *s)
     rank_set_free(s);
 }
 
+/* Is the requested set there? One that its members add and one that all ranks add are
+ * different even with equal ranks; the world is either. */
 static bool set_equals_request(const struct rank_set *s, const struct tensor_request *q)
 {
-    if (pair_is(s->id) || s->view.n != q->n_set)
+    if (pair_is(s->id) || s->view.n != q->n_set
+        || (s->id != 0 && s->callers != q->root))
         return false;
     for (uint32_t i = 0; i < q->n_set; i++)
         if (request_set_rank(q, i) != (s->view.ranks ? s->view.ranks[i] : i))
@@ -153,8 +160,9 @@ int pendings_init(struct pendings *t, uint32_t n_ranks)
     *t = (struct pendings){.n_ranks = n_ranks, .n_numbers = 1};
     t->has_joined = mem_calloc(n_ranks, sizeof(*t->has_joined));
     t->submitted_ns = mem_calloc(n_ranks, sizeof(*t->submitted_ns));
-    return t->has_joined && t->submitted_ns ? pendings_add_set(t, 0, NULL, n_ranks)
-                                            : -ENOMEM;
+    if (!t->has_joined || !t->submitted_ns)
+        return -ENOMEM;
+    return pendings_add_set(t, 0, NULL, n_ranks, SET_BY_ALL);
 }
 
 void pendings_clear(struct pendings *t)
@@ -540,7 +548,8 @@ static int pendings_settle_add(struct pendings *t, struct pending *p)
         return -ENOMEM;
     for (uint32_t i = 0; i < p->first.n_set; i++)
         ranks[i] = request_set_rank(&p->first, i);
-    rc = pendings_add_set(t, id, ranks, p->first.n_set);
+    rc =
+        pendings_add_set(t, id, ranks, p->first.n_set, (enum set_callers)p->first.root);
     if (rc == 0)
         p->first.process_set = id;
     return rc;

@@ -12,7 +12,8 @@ struct rank_set {
     struct nametab_node node; /* first; without a name */
     struct rank_set *next;
     uint32_t id;
-    bool has_met; /* a pair: PAIR has been sent */
+    enum set_callers callers; /* that added it */
+    bool has_met;             /* a pair: PAIR has been sent */
     struct set_view view;
     uint32_t n_joined;
     uint32_t n_pending;

@@ -121,15 +121,19 @@ int carry_pair(struct carry *c, uint32_t pair, struct err *err)
     return 0;
 }
 
-static int carry_add_set(
-    struct carry *c, const uint32_t *ranks, uint32_t n, uint32_t id, struct err *err)
+static int carry_add_set(struct carry *c,
+                         const uint32_t *ranks,
+                         const struct tensor_request *q,
+                         uint32_t id,
+                         struct err *err)
 {
+    uint32_t n = q->n_set;
     struct backend *child = NULL;
     int rc = backend_split(c, ranks, n, &child, err);
 
     if (rc < 0)
         return rc;
-    rc = sets_add(c->e->sets, id, ranks, n, child, err);
+    rc = sets_add(c->e->sets, id, ranks, n, (enum set_callers)q->root, child, err);
     if (rc < 0) {
         if (child)
             c->e->backend->ops->close(child);
@@ -154,7 +158,7 @@ int carry_set(struct carry *c, const struct member_act *act, struct err *err)
                        c->e->rank, set_number(act->set_id));
     for (uint32_t i = 0; i < q->n_set; i++)
         ranks[i] = request_set_rank(q, i);
-    return carry_add_set(c, ranks, q->n_set, act->set_id, err);
+    return carry_add_set(c, ranks, q, act->set_id, err);
 }
 
 /* Waits until none of its batches is on the GPUs. */
@@ -181,7 +185,7 @@ static int carry_change_sets(struct carry *c,
 
     if (op->req.coll == COLL_SET_ADD) {
         op->set_id = act->set_id;
-        return carry_add_set(c, op->ranks, op->n_ranks, act->set_id, err);
+        return carry_add_set(c, op->ranks, &op->req, act->set_id, err);
     }
     rc = carry_drain_set(c, op->req.root, err);
     rc = rc < 0 ? rc : sets_remove(c->e->sets, op->req.root, err);

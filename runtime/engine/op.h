@@ -48,8 +48,7 @@ struct op {
      * A transfer's set is a pair: two members, root is the sender. */
     uint32_t n_members, me, root;
     int64_t *rows;   /* alltoall: rows to each of n_members; owned */
-    uint32_t *ranks; /* COLL_SET_ADD: ascending; owned */
-    uint32_t n_ranks;
+    uint32_t *ranks; /* COLL_SET_ADD: req.n_set, ascending; owned */
     /* Used in the seat until the status is final, then read by any thread (status is
      * stored with release). */
     uint64_t *counts;      /* as batch_item's, by op_make_result */

@@ -355,17 +355,19 @@ HVD_API int hvd_joined_last(hvd_handle h);
 
 /* Creates a set of these ranks, in any order. All ranks of the world must call it, in
  * the same order and with the same ranks. Blocks until all have. HVD_INVALID_ARGUMENT
- * if a set of the same ranks exists. */
+ * if such a call has created a set of the same ranks. */
 HVD_API int hvd_process_set_add(const int *ranks, int n, int *ret_id);
 /* As hvd_process_set_add, but only the ranks of the new set call it and block; the
- * runtimes of the other ranks take part without their programs' help. If a set of these
- * ranks exists, its id is returned. Ranks that are in two new sets must create them in
- * the same order. */
+ * runtimes of the other ranks take part without their programs' help. If such a call has
+ * created a set of these ranks, or they are the world, its id is returned. A set of
+ * hvd_process_set_add is another one, even of the same ranks. Ranks that are in two new
+ * sets must create them in the same order. */
 HVD_API int hvd_process_set_meet(const int *ranks, int n, int *ret_id);
 /* Removes a set. All ranks of the world must call it. Refused for set 0, and while
  * tensors of the set are pending. */
 HVD_API int hvd_process_set_remove(int id);
-/* Returns the number of sets, set 0 included. At most n ids, in the order of their
+/* Returns the number of sets, set 0 included, without those of hvd_process_set_meet,
+ * which a rank outside of them cannot count on. At most n ids, in the order of their
  * numbers, are written to ret. */
 HVD_API int hvd_process_set_ids(int *ret, int n);
 /* The size of a set; the place of this rank in it; its ranks (at most n are written to

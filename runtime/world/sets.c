@@ -36,10 +36,13 @@ uint32_t set_place_of(const uint32_t *ranks, uint32_t n, uint32_t rank)
     return low < n && ranks[low] == rank ? low : SET_NOT_IN;
 }
 
-static bool
-set_has_ranks(const struct process_set *p, const uint32_t *ranks, uint32_t n)
+/* Is it the set that these callers may have of these ranks? The world is that of all. */
+static bool set_is_of(const struct process_set *p,
+                      const uint32_t *ranks,
+                      uint32_t n,
+                      enum set_callers callers)
 {
-    if (p->n != n)
+    if (p->n != n || (p->id != 0 && p->callers != callers))
         return false;
     for (uint32_t i = 0; i < n; i++)
         if (p->ranks[i] != ranks[i])
@@ -51,6 +54,7 @@ set_has_ranks(const struct process_set *p, const uint32_t *ranks, uint32_t n)
 static int sets_check_ranks(const struct sets *s,
                             const uint32_t *ranks,
                             uint32_t n,
+                            enum set_callers callers,
                             struct err *err)
 {
     if (n == 0)
@@ -67,7 +71,7 @@ static int sets_check_ranks(const struct sets *s,
             return err_set(err, -EINVAL, "process set: ranks must be ascending");
     }
     for (size_t i = 0; i < s->n; i++)
-        if (set_has_ranks(s->v[i], ranks, n))
+        if (set_is_of(s->v[i], ranks, n, callers))
             return err_set(err, -EEXIST,
                            "a process set containing the same ranks already exists: "
                            "process set %u",
@@ -231,17 +235,20 @@ int sets_add(struct sets *s,
              uint32_t id,
              const uint32_t *ranks,
              uint32_t n,
+             enum set_callers callers,
              struct backend *backend,
              struct err *err)
 {
     struct process_set *p;
-    int rc = sets_check_ranks(s, ranks, n, err);
+    int rc = sets_check_ranks(s, ranks, n, callers, err);
 
     if (rc < 0)
         return rc;
     if (pair_is(id) || sets_has_number(s, id))
         return err_set(err, -EPROTO, "process set %u exists already", set_number(id));
     p = set_new(s, id, ranks, n);
+    if (p)
+        p->callers = callers;
     if (!p || sets_insert(s, p) < 0) {
         set_free(p);
         return err_set(err, -ENOMEM, "out of memory for a process set");
@@ -270,12 +277,16 @@ int sets_remove(struct sets *s, uint32_t id, struct err *err)
 
 /* --- any thread --- */
 
-int sets_check_new(struct sets *s, const uint32_t *ranks, uint32_t n, struct err *err)
+int sets_check_new(struct sets *s,
+                   const uint32_t *ranks,
+                   uint32_t n,
+                   enum set_callers callers,
+                   struct err *err)
 {
     int rc;
 
     (void)pthread_mutex_lock(&s->lock);
-    rc = sets_check_ranks(s, ranks, n, err);
+    rc = sets_check_ranks(s, ranks, n, callers, err);
     (void)pthread_mutex_unlock(&s->lock);
     return rc;
 }
@@ -286,7 +297,7 @@ bool sets_find_ranks(struct sets *s, const uint32_t *ranks, uint32_t n, int *ret
 
     (void)pthread_mutex_lock(&s->lock);
     for (size_t i = 0; i < s->n && !is_there; i++) {
-        is_there = set_has_ranks(s->v[i], ranks, n);
+        is_there = set_is_of(s->v[i], ranks, n, SET_BY_MEMBERS);
         if (is_there)
             *ret_id = (int)s->v[i]->id;
     }
@@ -359,12 +370,16 @@ int sets_ranks(struct sets *s, uint32_t id, int *ret, int n)
 
 int sets_ids(struct sets *s, int *ret, int n)
 {
-    int count;
+    int count = 0;
 
     (void)pthread_mutex_lock(&s->lock);
-    count = (int)s->n;
-    for (int i = 0; i < n && i < count; i++)
-        ret[i] = (int)s->v[i]->id;
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->v[i]->callers != SET_BY_ALL)
+            continue;
+        if (count < n)
+            ret[count] = (int)s->v[i]->id;
+        count++;
+    }
     (void)pthread_mutex_unlock(&s->lock);
     return count;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The process sets of one world: their ranks and communicators. Set 0 is the world
- * itself. Rank 0 assigns the ids (core/set_id.h). The pairs (core/pair.h) of this rank
+ * itself. A set that its members added and one that all ranks added may have equal
+ * ranks; two of one kind may not. Rank 0 assigns the ids (core/set_id.h). The pairs (core/pair.h) of this rank
  * are sets that only the seat sees. Only the seat changes the table and keeps pointers
  * into it; other threads get copies. */
 #ifndef RUNTIME_WORLD_SETS_H
@@ -18,6 +19,7 @@ struct process_set {
     uint32_t id;
     uint32_t n;
     uint32_t me;                    /* this rank's place in it, or SET_NOT_IN */
+    enum set_callers callers;       /* that added it */
     uint32_t *ranks;                /* n global ranks, ascending */
     struct backend *backend;        /* owned; NULL when not in it; set 0: the world's */
     struct backend *device_backend; /* of its GPUs, over the other; NULL: none yet */
@@ -48,11 +50,12 @@ void sets_set_world_backend(struct sets *s, struct backend *world);
 struct process_set *sets_find(const struct sets *s, uint32_t id);
 /* Makes set id of ranks[n] (ascending, different, below the size of the world; copied).
  * backend is taken over on success. 0; -EINVAL no valid set; -EEXIST another
- * set has the same; -EPROTO another one has this number; -E2BIG, -ENOMEM. */
+ * set of these callers has the same; -EPROTO another one has this number; -E2BIG, -ENOMEM. */
 int sets_add(struct sets *s,
              uint32_t id,
              const uint32_t *ranks,
              uint32_t n,
+             enum set_callers callers,
              struct backend *backend,
              struct err *err);
 /* A pair this rank is in, until the world ends. backend is taken over on success. 0,
@@ -64,8 +67,12 @@ int sets_remove(struct sets *s, uint32_t id, struct err *err);
 /* --- any thread --- */
 
 /* What sets_add would refuse. */
-int sets_check_new(struct sets *s, const uint32_t *ranks, uint32_t n, struct err *err);
-/* Does a set of these ranks exist? */
+int sets_check_new(struct sets *s,
+                   const uint32_t *ranks,
+                   uint32_t n,
+                   enum set_callers callers,
+                   struct err *err);
+/* Have its members added a set of these ranks, or are they the world? */
 bool sets_find_ranks(struct sets *s, const uint32_t *ranks, uint32_t n, int *ret_id);
 /* Size of the set and this rank's place in it (SET_NOT_IN). -ENOENT. No pairs, here and
  * below. */
@@ -74,7 +81,8 @@ int sets_place(struct sets *s, uint32_t id, uint32_t *ret_n, uint32_t *ret_me);
 int sets_report_unknown(struct sets *s, int id, struct err *err);
 /* The place of a global rank in it; SET_NOT_IN also for an unknown set. */
 uint32_t sets_member(struct sets *s, uint32_t id, uint32_t rank);
-/* At most n ranks, or ids, into ret; how many there are, or -ENOENT. */
+/* At most n ranks, or ids of the sets that all ranks added, into ret; how many there
+ * are, or -ENOENT. */
 int sets_ranks(struct sets *s, uint32_t id, int *ret, int n);
 int sets_ids(struct sets *s, int *ret, int n);
 

@@ -91,7 +91,6 @@ static struct op *op_new_set_add(const struct world *w,
         return NULL;
     }
     op->ranks = ranks;
-    op->n_ranks = n;
     op->req.n_set = n;
     op->req.set = (const uint8_t *)ranks; /* little endian, as all our hosts are */
     op->req.root = callers;
@@ -160,7 +159,7 @@ static int set_check_or_find(struct world *w,
                        w->contract.place.rank, n);
     if (callers == SET_BY_MEMBERS && sets_find_ranks(&w->sets, ranks, n, ret_id))
         return 1;
-    rc = sets_check_new(&w->sets, ranks, n, err);
+    rc = sets_check_new(&w->sets, ranks, n, callers, err);
     if (rc < 0)
         return err_recode(err, rc == -E2BIG ? HVD_NO_MEMORY : HVD_INVALID_ARGUMENT);
     return 0;

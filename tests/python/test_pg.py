@@ -22,8 +22,8 @@ class Backend(JobTest):
     def test_2_training(self):
         self.run_checks(2, "pg_training.py")
 
-    def test_2_beside_horovod(self):
-        self.run_checks(2, "pg_beside.py")
+    def test_3_beside_horovod(self):
+        self.run_checks(3, "pg_beside.py")
 
     @only_torch("newest")  # Debian's cannot compile
     def test_2_compiled(self):

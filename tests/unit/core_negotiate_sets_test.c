@@ -345,6 +345,21 @@ NEGOTIATE_TEST(a_set_that_its_members_add_needs_nobody_else, 3, 1 << 20)
     assert_answers(n, "a; ");
 }
 
+NEGOTIATE_TEST(a_set_of_members_is_not_that_of_all_ranks, 3, 1 << 20)
+{
+    struct tensor_request all = set_of(RANKS_0_AND_1, 2),
+                          q = by_members(RANKS_0_AND_1, 2, "add");
+
+    all_add(n, 3, &all);
+    assert_answers(n, "set = 1; ");
+    all_add(n, 2, &q);
+    assert_answers(n, "add = 2 by 2; ");
+    all_add(n, 2, &q);
+    assert_answers(n, "fails: a process set with the same ranks exists already: 2; ");
+    all_add(n, 3, &all);
+    assert_answers(n, "fails: a process set with the same ranks exists already: 1; ");
+}
+
 NEGOTIATE_TEST(only_joined_members_are_in_the_way_of_their_set, 3, 1 << 20)
 {
     struct tensor_request q = by_members(RANKS_0_AND_1, 2, "add"),

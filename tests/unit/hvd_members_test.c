@@ -241,6 +241,10 @@ static int ones_in(int id, const char *name)
     return rc < 0 ? rc : (int)v;
 }
 
+struct pair_of_sets { /* of equal ranks */
+    int met, added;
+};
+
 /* The other ranks of the world wait for something else meanwhile. */
 INIT_TEST(members_add_a_set_without_other_ranks, 4)
 {
@@ -266,8 +270,41 @@ INIT_TEST(members_add_a_set_without_other_ranks, 4)
     }
     CHECK(ones_in(0, "end") == 4, "sum of all");
     CHECK(hvd_process_set_rank(3) == (rank == 0 ? 0 : rank == 3 ? 1 : -1), "rank in 3");
-    CHECK(hvd_process_set_add(outer, 2, &both) == HVD_INVALID_ARGUMENT, "added twice");
     CHECK_OK(hvd_process_set_remove(3));
+}
+
+static void both_add_up(const struct pair_of_sets *s, int rank, const char *name)
+{
+    if (rank != 0 && rank != 3)
+        return;
+    CHECK(ones_in(s->met, name) == 2, "sum in set %d", s->met);
+    CHECK(ones_in(s->added, name) == 2, "sum in set %d", s->added);
+}
+
+/* Neither is the other's, whichever comes first. */
+INIT_TEST(members_and_the_world_add_two_sets_of_equal_ranks, 4)
+{
+    static const int outer[] = {0, 3};
+    struct pair_of_sets s = {-1, -1};
+    bool is_in = rank == 0 || rank == 3;
+    int id = -1;
+
+    for (int i = 0; i < 2; i++) {
+        if (i == 0 && is_in)
+            CHECK_OK(hvd_process_set_meet(outer, 2, &s.met));
+        CHECK_OK(hvd_process_set_add(outer, 2, &s.added));
+        if (is_in) {
+            CHECK_OK(hvd_process_set_meet(outer, 2, &id));
+            CHECK(id == s.met && id != s.added, "set %d", id);
+        }
+        both_add_up(&s, rank, "both");
+        CHECK(hvd_process_set_ids(NULL, 0) == 2, "a set of members is listed");
+        CHECK(hvd_process_set_add(outer, 2, &id) == HVD_INVALID_ARGUMENT,
+              "added twice");
+        CHECK_OK(hvd_process_set_remove(s.added));
+        CHECK(!is_in || ones_in(s.met, "left") == 2, "sum in set %d", s.met);
+        CHECK(ones_in(0, "end") == 4, "sum of all"); /* nobody leaves before */
+    }
 }
 
 UNIT_MAIN(NULL, NULL)

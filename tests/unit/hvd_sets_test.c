@@ -35,7 +35,7 @@ static void set_add_ok(
 {
     struct err err = ERR_INIT;
 
-    if (sets_add(s, id, ranks, n, b, &err) < 0)
+    if (sets_add(s, id, ranks, n, SET_BY_ALL, b, &err) < 0)
         fail_msg("%s", err.text);
 }
 
@@ -57,7 +57,8 @@ UNIT_TEST(a_number_may_come_again_but_no_id)
     assert_int_equal(backend[1].closed, 1);
     assert_int_equal(sets_report_unknown(&s, 2, &err), HVD_INVALID_ARGUMENT);
     assert_string_equal(err.text, "process set 2 does not exist");
-    assert_int_equal(sets_add(&s, 1 + SET_NUMBERS, d, 1, &backend[3].b, &err), -EPROTO);
+    assert_int_equal(
+        sets_add(&s, 1 + SET_NUMBERS, d, 1, SET_BY_ALL, &backend[3].b, &err), -EPROTO);
     assert_string_equal(err.text, "process set 1 exists already");
     set_add_ok(&s, 2 + SET_NUMBERS, &backend[3].b, 1, d);
     assert_int_equal(sets_ids(&s, ids, 8), 4);
@@ -119,13 +120,42 @@ UNIT_TEST(bad_sets_are_refused_with_a_sentence)
         const struct refusal *c = &cases[i];
         struct err err = ERR_INIT, early = ERR_INIT;
 
-        assert_int_equal(sets_add(&s, 2, c->ranks, c->n, &backend.b, &err), c->code);
+        assert_int_equal(sets_add(&s, 2, c->ranks, c->n, SET_BY_ALL, &backend.b, &err),
+                         c->code);
         assert_string_equal(err.text, c->text);
-        assert_int_equal(sets_check_new(&s, c->ranks, c->n, &early), c->code);
+        assert_int_equal(sets_check_new(&s, c->ranks, c->n, SET_BY_ALL, &early),
+                         c->code);
         assert_string_equal(early.text, c->text);
     }
     assert_int_equal(backend.closed, 0); /* still the caller's */
     assert_int_equal(sets_ids(&s, NULL, 0), 2);
+    sets_release(&s);
+}
+
+UNIT_TEST(sets_of_members_and_of_all_ranks_may_have_equal_ranks)
+{
+    static const uint32_t ranks[] = {0, 2}, whole[] = {0, 1, 2};
+    struct err err = ERR_INIT;
+    struct sets s;
+    int id = -1, ids[4];
+
+    assert_int_equal(sets_init(&s, 0, 3), 0);
+    set_add_ok(&s, 1, NULL, 2, ranks);
+    assert_false(sets_find_ranks(&s, ranks, 2, &id));
+    assert_int_equal(sets_check_new(&s, ranks, 2, SET_BY_MEMBERS, &err), 0);
+    assert_int_equal(sets_add(&s, 2, ranks, 2, SET_BY_MEMBERS, NULL, &err), 0);
+    assert_true(sets_find_ranks(&s, ranks, 2, &id));
+    assert_int_equal(id, 2);
+    assert_int_equal(sets_check_new(&s, ranks, 2, SET_BY_MEMBERS, &err), -EEXIST);
+    assert_int_equal(sets_check_new(&s, ranks, 2, SET_BY_ALL, &err), -EEXIST);
+    assert_int_equal(sets_ids(&s, ids, 4), 2); /* and the world */
+    assert_int_equal(ids[1], 1);
+    assert_int_equal(sets_remove(&s, 1, &err), 0);
+    assert_int_equal(sets_check_new(&s, ranks, 2, SET_BY_ALL, &err), 0);
+    assert_int_equal(sets_find(&s, 2)->n, 2);
+    assert_true(sets_find_ranks(&s, whole, 3, &id));
+    assert_int_equal(id, 0);
+    assert_int_equal(sets_check_new(&s, whole, 3, SET_BY_MEMBERS, &err), -EEXIST);
     sets_release(&s);
 }
 
@@ -140,7 +170,8 @@ UNIT_TEST(there_is_a_bound)
         set_add_ok(&s, i, NULL, 1, &i);
     ranks[0] = 0;
     ranks[1] = 1;
-    assert_int_equal(sets_add(&s, 7 + SET_NUMBERS, ranks, 2, NULL, &err), -E2BIG);
+    assert_int_equal(sets_add(&s, 7 + SET_NUMBERS, ranks, 2, SET_BY_ALL, NULL, &err),
+                     -E2BIG);
     assert_int_equal(sets_remove(&s, 7, &err), 0);
     set_add_ok(&s, 7 + SET_NUMBERS, NULL, 2, ranks);
     sets_release(&s);
@@ -208,8 +239,8 @@ static int make_sets(void *arg)
     int rc = sets_init(&s, 0, 3);
 
     (void)arg;
-    rc = rc < 0 ? rc : sets_add(&s, 1, a, 1, NULL, &err);
-    rc = rc < 0 ? rc : sets_add(&s, 2, b, 2, NULL, &err);
+    rc = rc < 0 ? rc : sets_add(&s, 1, a, 1, SET_BY_ALL, NULL, &err);
+    rc = rc < 0 ? rc : sets_add(&s, 2, b, 2, SET_BY_ALL, NULL, &err);
     sets_release(&s);
     return rc;
 }

@@ -8,6 +8,7 @@ import horovod.torch as hvd
 import horovod.torch.distributed  # noqa: F401  (makes the name known)
 import torch
 import torch.distributed as dist
+from _hvd.process_sets import ids_and_ranks
 from checks import check, check_if, expect_error, main
 from torch.nn.parallel import DistributedDataParallel as DDP
 
@@ -103,20 +104,33 @@ def a_dropped_ddp_model_is_fine():
         gc.enable()
 
 
-@check
-def a_group_uses_the_process_set_of_its_ranks():
-    for r in range(N):
-        inside = hvd.add_process_set([r]) if N > 1 else hvd.global_process_set
-        group = dist.new_group([r])
-        if r == R:
-            x = torch.full((2,), float(R))
-            dist.all_reduce(x, group=group)
-            y = hvd.allreduce(x, op=hvd.Sum, process_set=inside, name=f"set {r}")
-            assert x.tolist() == y.tolist() == [float(R)] * 2
-        dist.barrier()
-        if N > 1:
-            expect_error(ValueError, ["duplicate process set"], hvd.add_process_set, [r])
-            assert hvd.remove_process_set(inside)
+@check_if(N > 2)
+def a_group_and_a_process_set_of_equal_ranks_are_two_sets():
+    ranks = [0, 1]
+    before = ids_and_ranks()
+
+    def sums(group, inside, name):
+        if R in ranks:
+            x = torch.full((2,), float(R + 1))
+            handle = hvd.allreduce_async(x, op=hvd.Sum, process_set=inside, name=name) if inside else None
+            dist.all_reduce(x.clone() if inside else x, group=group)
+            assert (hvd.synchronize(handle) if inside else x).tolist() == [3.0] * 2
+
+    for is_group_first in (True, False):
+        group = dist.new_group(ranks) if is_group_first else None
+        inside = hvd.add_process_set(ranks)
+        group = group if is_group_first else dist.new_group(ranks)
+        sums(group, inside, "both")
+        assert ids_and_ranks() == {**before, inside.process_set_id: ranks}, "a group's set is listed"
+        expect_error(ValueError, ["duplicate process set"], hvd.add_process_set, ranks)
+        assert hvd.remove_process_set(inside)
+        sums(group, None, "the group alone")
+        again = hvd.add_process_set(ranks)
+        if R in ranks:
+            dist.destroy_process_group(group)
+        sums(dist.new_group(ranks), again, "again")
+        assert hvd.remove_process_set(again)
+    expect_error(ValueError, ["duplicate process set"], hvd.add_process_set, list(range(N)))
 
 
 @check
