@@ -8,6 +8,7 @@ would cost seconds and memory and could end the process.
 import contextlib
 import functools
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -149,6 +150,13 @@ def split_list(l, n):  # noqa: E741 - Horovod's name of it
     size, longer = divmod(len(l), n)
     ends = [i * size + min(i, longer) for i in range(n + 1)]
     return [l[begin:end] for begin, end in zip(ends, ends[1:])]
+
+
+def label_of_place(place, variable):
+    """Returns the name of a gradient's operation, the same on all ranks: its index in the list and, for
+    error messages, the variable's name without the parts that a process counts ("dense_3/")."""
+    last = getattr(variable, "name", "").split("/")[-1].split(":")[0]
+    return f"grad.{place}.{re.sub('[^a-zA-Z0-9_]', '_', re.sub('_[0-9]+$', '', last))}"
 
 
 def check_installed_version(name, version, exception=None):

@@ -2,9 +2,11 @@
 """hvd.DistributedGradientTape: gradients of all ranks are those of the joined batch, whatever the options; and what
 a tape has reduced already is not reduced again by an optimizer."""
 
+import functools
 import gc
 import warnings
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import horovod.tensorflow as hvd
 import numpy as np
@@ -219,6 +221,33 @@ def two_models_in_one_function_may_have_them():
     for _ in range(2):
         got = [g.numpy().tolist() for g in step(R + 1.0)]
         assert got == [[ALL] * 2, [10 * ALL] * 2], got
+
+
+@check
+def gradients_that_not_all_ranks_have():
+    """Each rank begins with another of two heads; they must not take one for the other. Keras 3 calls both kernels
+    "kernel", Keras 2 by numbers that count the layers of a process."""
+    if R == 0:
+        tf.keras.layers.Dense(1).build((None, 2))
+    heads = [tf.keras.layers.Dense(1, use_bias=False) for _ in range(2)]
+    for head in heads:
+        head.build((None, 2))
+    kernels = [head.kernel for head in heads]
+
+    def step(head, x):
+        with tf.GradientTape() as tape:
+            y = tf.reduce_sum(heads[head](x))
+        return hvd.DistributedGradientTape(tape, op=hvd.Sum).gradient(y, kernels)[head]
+
+    steps = [tf.function(functools.partial(step, head)) for head in range(2)]
+    values = [tf.fill([1, 2], 1.0 + head + 10 * R) for head in range(2)]
+    for one, x in zip(steps, values):
+        one.get_concrete_function(x)
+    with ThreadPoolExecutor(2) as pool:
+        got = {i: pool.submit(steps[i], values[i]) for i in ((0, 1) if R % 2 == 0 else (1, 0))}
+        for head in range(2):
+            want = np.full((2, 1), sum(1.0 + head + 10 * rank for rank in range(N)))
+            assert np.array_equal(got[head].result(), want), (head, got[head].result())
 
 
 @check

@@ -17,8 +17,6 @@ name.
 """
 
 import functools
-import re
-import sys
 
 import numpy as np
 
@@ -26,6 +24,7 @@ from _hvd import arrays
 from _hvd.keras.compression import ways_of
 from _hvd.keras.settings import backend_variable, keys_of
 from _hvd.process_sets import process_set_id
+from _hvd.util import label_of_place
 
 
 def reducer(backend, name, settings, times=1):
@@ -47,7 +46,7 @@ def reducer(backend, name, settings, times=1):
 
     def reduce(grads, variables):
         there = [(i, v) for i, (g, v) in enumerate(zip(grads, variables)) if g is not None]
-        names = [f"{name}.{_label(i, v)}" for i, v in there]
+        names = [f"{name}.{label_of_place(i, v)}" for i, v in there]
         groups = _groups(settings, [v for _, v in there])
         reduced = iter(reduce_some([g for g in grads if g is not None], names, groups))
         return [None if g is None else next(reduced) for g in grads]
@@ -61,19 +60,6 @@ def _uncompiled(function):
 
     disable = getattr(getattr(torch, "compiler", None), "disable", None)
     return disable(function) if disable else function
-
-
-def _label(place, variable):
-    """Returns an operation's name, the same on all ranks: the index, and for error messages the variable's
-    name without the parts that a process counts ("dense_3/")."""
-    last = getattr(variable, "name", "").split("/")[-1].split(":")[0]
-    return f"grad.{place}.{re.sub('[^a-zA-Z0-9_]', '_', re.sub('_[0-9]+$', '', last))}"
-
-
-def is_reduced(gradient):
-    """Whether a DistributedGradientTape or compute_gradients() has reduced this gradient, on TensorFlow."""
-    marks = sys.modules.get("_hvd.tensorflow.marks")
-    return marks is not None and marks.marks_of([gradient]) != [None]
 
 
 def _groups(settings, variables):
@@ -105,7 +91,7 @@ def _of_tensorflow(name, settings, times):
         groups,
         process_set=settings.process_set,
         times=times,
-        label=_label,
+        label=label_of_place,
     )
     return lambda grads, variables: list(function(list(grads), [backend_variable(v) for v in variables]))
 

@@ -35,7 +35,7 @@ from _hvd.tensorflow.completion import in_turn
 from _hvd.tensorflow.compression import Compression, has_feedback
 from _hvd.tensorflow.reductions import allreduce, divided, grouped_allreduce
 from _hvd.tensorflow.util import inner_variable
-from _hvd.util import split_list
+from _hvd.util import label_of_place, split_list
 
 _TAPE = "DistributedGradientTape"
 _NUMBERS = "_hvd_numbers"  # of a variable: {(world, process set, reducer, name): its number}
@@ -285,7 +285,7 @@ def _make_allreduce_grads_fn(
 
     name: prefix of the operations' names, and the mark of what is reduced.
     times: a factor of every result.
-    label(index, variable): in a graph, the name of an operation, instead of the variable's.
+    label(index, variable): in a graph, the name of an operation, instead of the variable's name.
     use_generic_names: names operations by index only, for graphs that differ between ranks.
     The other arguments are those of DistributedGradientTape().
     """
@@ -315,11 +315,8 @@ def _make_allreduce_grads_fn(
         )
         plan = _plan(groups, wanted, vars)
         names = None
-        if not tf.executing_eagerly():
-            if label is not None:
-                names = [label(i, v) for i, v in enumerate(vars)]
-            elif vars is not None and not use_generic_names:
-                names = _names(wanted, vars)
+        if not tf.executing_eagerly() and vars is not None and not use_generic_names:
+            names = [label(i, v) for i, v in enumerate(vars)] if label else _names(wanted, vars)
         if vars is not None and has_feedback(compression):
             names = _of_their_own(names or _numbered(wanted), wanted, vars, (handles.world, set_id, name))
         if tf.executing_eagerly():
@@ -448,7 +445,7 @@ def _wrap(gradtape, local_layers, options):
     tape.__dict__ = gradtape.__dict__
     tape._hvd = _Tape(
         base,
-        _make_allreduce_grads_fn(_TAPE, **options),
+        _make_allreduce_grads_fn(_TAPE, **options, label=label_of_place),
         process_set,
         scale,
         LocalSources(),
