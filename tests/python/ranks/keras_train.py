@@ -257,15 +257,19 @@ def a_distributed_tape_beside_it():
     for wrap in (lambda step: step, tf.function):
         made, optimizer = built()
 
+        optimizer.register_local_var(made.trainable_variables[At.V])
+
         def step(made=made, optimizer=optimizer):
             x, y = data(R)
             with hvd_tf.DistributedGradientTape(tf.GradientTape(), op=hvd.Sum) as tape:
                 loss = tf.reduce_mean((made(x) - y) ** 2)
+            tape.register_local_source(made.trainable_variables[At.V])
             grads = tape.gradient(loss, made.trainable_variables)
             optimizer.apply_gradients(zip(grads, made.trainable_variables))
 
         wrap(step)()
-        expect_weights(made, sgd_steps(N, factor=N))
+        own = start() - 0.1 * gradient(start(), R) / N  # divided once, too
+        expect_weights(made, chosen([At.V], own, sgd_steps(N, factor=N)))
 
 
 @check_if(not IS_3)

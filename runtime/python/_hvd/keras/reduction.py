@@ -17,6 +17,7 @@ name.
 """
 
 import functools
+import sys
 
 import numpy as np
 
@@ -172,8 +173,9 @@ def _of_jax(settings, times):
 def reduce_gradients(run, settings, make, grads, variables, times=1):
     """Returns the list of gradients, reduced and multiplied by `times`.
 
-    Local gradients are not reduced; they are divided by the number of ranks if settings.scales_local. None
-    stays None. run: the optimizer's Run. make: returns run.reduce, at the first call; it multiplies too.
+    Local gradients are not reduced; they are divided by the number of ranks if settings.scales_local, but
+    not after a tape that has done so. None stays None. run: the optimizer's Run. make: returns run.reduce,
+    at the first call; it multiplies too.
     """
     grads = list(grads)
     if settings.is_alone():
@@ -186,8 +188,21 @@ def reduce_gradients(run, settings, make, grads, variables, times=1):
             run.reduce = make()
         reduced = run.reduce(todo, variables)
         grads = [g if mine else r for g, r, mine in zip(grads, reduced, is_local)]
+    if not any(is_local):
+        return grads
     factor = times / settings.process_set.size() if settings.scales_local else times
-    return [scaled(g, factor) if mine else g for g, mine in zip(grads, is_local)]
+    done = _divided_before(grads, is_local, settings)
+    return [scaled(g, times if d else factor) if mine else g for g, mine, d in zip(grads, is_local, done)]
+
+
+def _divided_before(grads, is_local, settings):
+    """Returns a list of bool: which of these local gradients a distributed tape has divided or reduced."""
+    marks = sys.modules.get("_hvd.tensorflow.marks")  # absent: there was no tape
+    if marks is None:
+        return [False] * len(grads)
+    known = marks.marks_of([g if mine else None for g, mine in zip(grads, is_local)])
+    set_id = process_set_id(settings.process_set)
+    return [of is not None and of[0] == set_id for of in known]
 
 
 def scaled(grad, factor):
