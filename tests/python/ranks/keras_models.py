@@ -91,6 +91,15 @@ def fit(made, steps=1, callbacks=(), first=0, **kwargs):
     return made.fit(x, y, batch_size=ROWS, callbacks=list(callbacks), **kwargs)
 
 
+def tensor(array):
+    """A tensor of the back end."""
+    if hasattr(keras, "ops"):
+        return keras.ops.convert_to_tensor(array)
+    import tensorflow as tf
+
+    return tf.convert_to_tensor(array)
+
+
 def weights(made):
     """As one vector, as keras_steps has them."""
     return joined(made.get_weights())

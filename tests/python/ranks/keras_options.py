@@ -11,7 +11,18 @@ import numpy as np
 from checks import check, check_if, expect_error, main
 from keras_expect import expect_operations, expect_trained, expect_warning, expect_weights
 from keras_flavour import BACKEND, FLAVOUR, IS_3, N, R, hvd, in_full, keras, on_one, ways
-from keras_models import SUFFIX, FP16Compressor, fit, model, optimizers, scaler, sgd, summed, weights
+from keras_models import (
+    SUFFIX,
+    FP16Compressor,
+    fit,
+    model,
+    optimizers,
+    scaler,
+    sgd,
+    summed,
+    tensor,
+    weights,
+)
 from keras_steps import At, chosen, close, data, gradient, joined, mean_gradient, pieces, sgd_steps, start
 
 # operations of one exchange; the unused weight's are zeros, or None
@@ -86,6 +97,72 @@ def clipping_comes_after_the_reduction():
         made = model(summed(sgd(**{name: small})))
         fit(made)
         expect_weights(made, start() - 0.1 * want, name)
+
+
+def with_a_local_weight(limit, steps):
+    """This rank's weights after SGD of one model that has the V of each rank, clipped by its global norm."""
+    each = [start()] * N
+    for step in range(steps):
+        own = [gradient(w, rank, step) / N for rank, w in enumerate(each)]
+        total = np.sum(own, axis=0)
+        norm = np.linalg.norm(joined([chosen([At.V], 0 * total, total), *(pieces(g)[At.V] for g in own)]))
+        changes = [min(1, limit / norm) * chosen([At.V], g, total) for g in own]
+        each = [w - 0.1 * change for w, change in zip(each, changes)]
+    return each[R]
+
+
+@check
+def clipping_by_the_norm_of_shared_and_local_weights():
+    """All ranks clip what they share alike, bit by bit."""
+    limit = float(np.linalg.norm(mean_gradient(start(), N))) / 3
+    optimizers = [hvd.DistributedOptimizer(sgd(global_clipnorm=limit)) for _ in range(2)]
+    scaled = scaler(optimizers[0], initial_scale=64.0)
+    around = hvd.DistributedOptimizer(scaler(sgd(global_clipnorm=limit), initial_scale=64.0))
+    for what, optimizer, registers in (
+        ("inside", scaled, optimizers[0]),
+        ("outside", around, around),
+        ("unscaled", optimizers[1], optimizers[1]),
+    ):
+        made = model(optimizer)
+        registers.register_local_var(made.trainable_variables[At.V])
+        fit(made, 2)
+        expect_weights(made, with_a_local_weight(limit, 2), what)
+        shared = joined([w for i, w in enumerate(pieces(weights(made))) if i != At.V])
+        every = np.asarray(hvd.allgather(np.reshape(shared, (1, -1))))
+        assert all(np.array_equal(every[0], one) for one in every), (what, every)
+
+
+def apply(optimizer, grads, variables):
+    """apply_gradients(), for which Keras' loss scaling on JAX has stateless_apply() only."""
+    if BACKEND != "jax":
+        optimizer.apply_gradients(zip(grads, variables))
+        return
+    if not optimizer.built:
+        optimizer.build(variables)
+    states = [v.value for v in optimizer.variables]
+    results = optimizer.stateless_apply(states, grads, [v.value for v in variables])
+    for v, value in zip([*variables, *optimizer.variables], [*results[0], *results[1]]):
+        v.assign(value)
+
+
+@check
+def an_infinity_of_a_local_gradient_is_skipped_by_all():
+    outside, inner = summed(scaler(sgd(), initial_scale=64.0)), summed()
+    for what, optimizer, registers in (
+        ("outside", outside, outside),
+        ("inside", scaler(inner, initial_scale=64.0), inner),
+    ):
+        made = model(sgd())
+        variables = [made.trainable_variables[i] for i in (At.B, At.V)]
+        registers.register_local_var(variables[1])
+        for bad in (True, False):
+            grads = [np.ones(v.shape, np.float32) for v in variables]
+            if bad and R == N - 1:
+                grads[1][0] = np.inf
+            apply(optimizer, [tensor(g) for g in grads], variables)
+            every = np.asarray(hvd.allgather(weights(made).reshape(1, -1)))
+            is_same = [np.array_equal(pieces(one)[At.B], pieces(start())[At.B]) for one in every]
+            assert is_same == [bad] * N, (what, bad, every)
 
 
 @check

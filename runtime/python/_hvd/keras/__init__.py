@@ -7,6 +7,7 @@
     optimizer.py     DistributedOptimizer: selects the implementation for an optimizer's class
       optimizer3.py    Keras 3: apply()
       optimizer2.py    Keras 2, and its legacy optimizers
+      local.py         what local variables have a part in: infinities, global_clipnorm
       computed.py      both: compute_gradients() and then apply_gradients()
     settings.py      the checked arguments; the state of an optimizer; the Keras that it belongs to
     reduction.py     reduces a list of gradients over all ranks, by back end

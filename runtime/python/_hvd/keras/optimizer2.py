@@ -22,6 +22,7 @@ import warnings
 import tensorflow as tf
 
 from _hvd.keras.computed import Computed
+from _hvd.keras.local import agreed, clip_over_all_ranks, clipping
 from _hvd.keras.reduction import reduce_gradients, reducer
 from _hvd.keras.settings import Distributed, keras_of
 from _hvd.keras.xla import turn_off_xla
@@ -66,8 +67,10 @@ class Distributed2(Computed, Distributed):
         helper. The name is Horovod's."""
         helper = self._agg_helper
         if helper is not None:
-            return list(helper.compute_gradients(tuple(grads), tuple(vars)))
-        return reduce_gradients(self._hvd, self._hvd_settings, self._hvd_make, grads, vars)
+            grads = list(helper.compute_gradients(tuple(grads), tuple(vars)))
+        else:
+            grads = reduce_gradients(self._hvd, self._hvd_settings, self._hvd_make, grads, vars)
+        return agreed(self, grads, vars) if hasattr(self, "inner_optimizer") else grads
 
     def _hvd_compute(self, function, *args, **kwargs):
         """Runs function, which is Keras' compute_gradients(), and returns its pairs with reduced
@@ -103,20 +106,20 @@ class Distributed2(Computed, Distributed):
     def _hvd_for_scaler(self, pairs):
         """Returns the pairs whose gradients LossScaleOptimizer, the only caller, checks for infinities."""
         pairs = self._hvd_once(pairs, False, True)
+        grads, variables = [g for g, _ in pairs], [v for _, v in pairs]
         helper = self._agg_helper
-        if helper is None:
-            return pairs
-        with tf.control_dependencies([g for g, _ in pairs if g is not None]):
-            is_exchanged = tf.equal(helper.counter.read_value(), 0)
-        shown = [g if g is None else tf.where(is_exchanged, g, tf.zeros_like(g)) for g, _ in pairs]
-        return [(g, v) for g, (_, v) in zip(shown, pairs)]
+        if helper is not None:
+            with tf.control_dependencies([g for g in grads if g is not None]):
+                is_exchanged = tf.equal(helper.counter.read_value(), 0)
+            grads = [g if g is None else tf.where(is_exchanged, g, tf.zeros_like(g)) for g in grads]
+        return list(zip(agreed(self, grads, variables), variables))
 
     def apply_gradients(self, grads_and_vars, *args, **kwargs):
         run, plain = self._hvd, super().apply_gradients
         pairs = list(grads_and_vars)
         if not run.inside:
             pairs = self._hvd_once(pairs, self._hvd_skips(*args, **kwargs))
-        with run.entered():
+        with run.entered(), clipping(self, *([part[i] for part in pairs] for i in range(2))):
             if self._agg_helper is None:
                 return plain(pairs, *args, **kwargs)
 
@@ -242,4 +245,6 @@ def prepare(optimizer):
     turn_off_xla(keras.Model)
     for scaler in keras.mixed_precision.LossScaleOptimizer.__subclasses__():  # the new and the legacy one
         _unscale_each_pass(scaler)
+    for kind in (keras.optimizers.Optimizer, keras.optimizers.legacy.Optimizer):
+        clip_over_all_ranks(kind)
     optimizer._agg_helper  # noqa: B018

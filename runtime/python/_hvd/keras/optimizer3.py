@@ -25,7 +25,9 @@ a model's jit_compile to False and warns. On JAX everything is compiled.
 
 import functools
 
+from _hvd.basics import Max
 from _hvd.keras.computed import Computed
+from _hvd.keras.local import agreed, clip_over_all_ranks, clipping
 from _hvd.keras.reduction import reduce_gradients, reducer
 from _hvd.keras.settings import (
     Distributed,
@@ -67,10 +69,11 @@ class Distributed3(Computed, Distributed):
     def lr(self, value):
         self.learning_rate = value
 
-    def _hvd_reduce(self, grads, variables):
+    def _hvd_reduce(self, grads, variables, is_by_scaler=False):
         """Returns the gradients reduced over all ranks, in the order of `variables`.
 
         Where passes are summed, they are multiplied by the number of passes: Keras computes the mean.
+        is_by_scaler: the caller is LossScaleOptimizer, which checks them for infinities.
         """
         run, settings = self._hvd, self._hvd_settings
         times = settings.of_passes()
@@ -79,10 +82,12 @@ class Distributed3(Computed, Distributed):
             return reducer(_backend(), self._hvd_name(), settings, times)
 
         places = [i for i, v in enumerate(variables) if self._overwrite_variable_with_gradient(v)]
-        if not places:
-            return reduce_gradients(run, settings, make, grads, variables, times)
         rest = [None if i in places else g for i, g in enumerate(grads)]
         reduced = reduce_gradients(run, settings, make, rest, variables, times)
+        if is_by_scaler or hasattr(self, "inner_optimizer"):
+            reduced = agreed(self, reduced, variables)
+        if not places:
+            return reduced
         maxima = self._hvd_maxima([grads[i] for i in places], [variables[i] for i in places])
         for i, value in zip(places, maxima):
             reduced[i] = value
@@ -99,7 +104,7 @@ class Distributed3(Computed, Distributed):
         if settings.is_alone() or all(g is None for g in todo):
             return values
         if run.maxima is None:
-            run.maxima = reducer(_backend(), f"{self._hvd_name()}.max", settings.of_maxima())
+            run.maxima = reducer(_backend(), f"{self._hvd_name()}.max", settings.of_values(Max))
         return [g if t is None else m for g, t, m in zip(values, todo, run.maxima(todo, variables))]
 
     def _hvd_accumulate(self, grads, variables, steps):
@@ -148,15 +153,15 @@ class Distributed3(Computed, Distributed):
 
     def apply(self, grads, trainable_variables=None):
         grads = list(grads)
-        if self._hvd.inside or not grads:
+        if not grads:
             return super().apply(grads, trainable_variables)
         if trainable_variables is not None:
             trainable_variables = list(trainable_variables)
         variables = self._trainable_variables if trainable_variables is None else trainable_variables
-        if variables or self.built:  # otherwise Keras raises its own error
+        if not self._hvd.inside and (variables or self.built):  # otherwise Keras raises its own error
             _check_lengths(grads, variables)
             grads = self._hvd_once(grads, variables)
-        with self._hvd.entered():
+        with self._hvd.entered(), clipping(self, grads, variables):
             return super().apply(grads, trainable_variables)
 
     def apply_gradients(self, grads_and_vars, *args, **kwargs):
@@ -174,7 +179,7 @@ class Distributed3(Computed, Distributed):
         if run.inside or not hasattr(self, "inner_optimizer"):
             return super().stateless_apply(optimizer_variables, grads, trainable_variables)
         grads = self._hvd_reduce(list(grads), self._trainable_variables)
-        with run.entered():
+        with run.entered(), clipping(self, grads, self._trainable_variables):
             return super().stateless_apply(optimizer_variables, grads, trainable_variables)
 
     def compute_gradients(self, loss, var_list, tape=None):
@@ -290,9 +295,10 @@ def begin_step(optimizer):
 
 
 def prepare(optimizer):
-    """Patches Keras, once per process: loss scaling, and XLA on TensorFlow."""
+    """Patches Keras, once per process: loss scaling, clipping, and XLA on TensorFlow."""
     import keras
 
+    clip_over_all_ranks(keras.optimizers.Optimizer)
     _agree_on_loss_scale(keras.optimizers.LossScaleOptimizer)
     if _backend() == "tensorflow":
         turn_off_xla(keras.Model)
@@ -328,7 +334,7 @@ def _agree_on_loss_scale(scaler):
             if not self.built:
                 self.build(trainable_variables)
         variables = self._trainable_variables if trainable_variables is None else trainable_variables
-        grads = inner._hvd_reduce(list(grads), variables)
+        grads = inner._hvd_reduce(list(grads), variables, True)
         with inner._hvd.entered():
             return plain_apply(self, grads, trainable_variables)
 
@@ -337,7 +343,7 @@ def _agree_on_loss_scale(scaler):
         inner = within(self)
         if inner is None:
             return plain_stateless(self, optimizer_variables, grads, trainable_variables)
-        grads = inner._hvd_reduce(list(grads), self._trainable_variables)
+        grads = inner._hvd_reduce(list(grads), self._trainable_variables, True)
         with inner._hvd.entered():
             return plain_stateless(self, optimizer_variables, grads, trainable_variables)
 

@@ -9,7 +9,7 @@ import contextlib
 import copy
 import sys
 
-from _hvd.basics import Average, Max, Sum
+from _hvd.basics import Average, Sum
 from _hvd.options import check_predivide, renamed_groups
 from _hvd.process_sets import global_process_set
 
@@ -58,10 +58,10 @@ class Settings:
         self.process_set = process_set
         self.scales_local = scale_local_gradients
 
-    def of_maxima(self):
-        """Returns the settings for values that are not gradients and are reduced to their maximum."""
+    def of_values(self, op):
+        """Returns the settings for values that are not gradients and are reduced by op."""
         settings = copy.copy(self)
-        settings.op, settings.predivide, settings.compression, settings.groups = Max, 1.0, None, None
+        settings.op, settings.predivide, settings.compression, settings.groups = op, 1.0, None, None
         return settings
 
     def scales(self, times=1):
@@ -110,7 +110,7 @@ class Run:
         self.inside = False
         self.local_variables = []
         self.reduce = None  # created at the first gradient: by then hvd.init() has been called
-        self.maxima = None  # as reduce
+        self.maxima = self.sums = None  # as reduce
         self.helper = None
         self.has_computed = self.has_warned_changed = False
 
