@@ -172,11 +172,17 @@ def means_of_metrics_are_those_of_all_ranks():
                     assert by_list.averages == want, (i, by_list.averages)
                     want = {"x": 10 * ((i + 1) // 2 * 2 - 1) + mean}
                     assert by_name.averages == (want if i >= 1 else {}), (i, by_name.averages)
+            want = {"x": 60 + mean, "twice": 120 + 2 * mean, "whole": mean + 1, "own": mean}
+            assert hook.averages == want, f"at the end {hook.averages}"
+            assert by_name.averages == {"x": 60 + mean}, f"at the end {by_name.averages}"
 
         said = [text for text in logged(run) if text.startswith("means over") and "twice" in text]
-        means = f"x = {50 + mean:g}, twice = {100 + 2 * mean:g}, whole = {mean + 1:g}, own = {mean:g}"
-        want = [f"means over {N} ranks after 6 runs: {means}"]
-        assert (said[1:] == want and len(said) == 2) if R == 0 else said == [], (said, want)
+        want = [
+            f"means over {N} ranks after {runs} runs: "
+            f"x = {x + mean:g}, twice = {2 * (x + mean):g}, whole = {mean + 1:g}, own = {mean:g}"
+            for runs, x in ((3, 20), (6, 50), (7, 60))
+        ]
+        assert said == (want if R == 0 else []), (said, want)
 
 
 @check

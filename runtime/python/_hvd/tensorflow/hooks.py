@@ -42,15 +42,16 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
 
 
 class MetricAverageHook(tf.compat.v1.train.SessionRunHook):
-    """Means over the ranks of scalar tensors, every so many runs of the session.
+    """Means over the ranks of scalar tensors, every so many runs of the session and after its last one.
 
     metrics: {name: scalar}, or a list of scalars, identified by their names; a scalar is a tensor, a
-    variable or, as in LoggingTensorHook, a tensor's name in the graph. They are computed in the script's
-    own runs, from the same feeds. every_n: runs from one exchange to the next; equal on all ranks, which
-    must make as many runs. process_set: the ranks that are averaged.
+    variable or, as in LoggingTensorHook, a tensor's name in the graph. They are computed in each of the
+    script's own runs, from the same feeds. every_n: runs from one exchange to the next; equal on all ranks,
+    which must make as many runs. process_set: the ranks that are averaged.
 
     The last means are in `averages`, {name: float}, on every rank of the set; empty before the first
-    exchange. The set's first rank logs them with tf.compat.v1.logging.info.
+    exchange. The set's first rank logs them with tf.compat.v1.logging.info. A session that an error ends
+    exchanges nothing at its end.
     """
 
     def __init__(self, metrics, every_n=100, process_set=global_process_set):
@@ -64,29 +65,38 @@ class MetricAverageHook(tf.compat.v1.train.SessionRunHook):
         self._every_n = every_n
         self._process_set = process_set
         self._runs = 0
-        self._names = self._means = None
+        self._names = self._values = self._given = self._means = None
 
     def begin(self):
         self._runs = 0
-        self._names, self._means = None, None
+        self._names = self._values = self._given = self._means = None
         if not self._process_set.included():
             return
         scalars = _named_scalars(self._metrics)
         self._names = list(scalars)
         with tf.name_scope("MetricAverageHook"):
-            values = tf.stack([tf.cast(tf.reshape(t, []), tf.float64) for t in scalars.values()])
-            self._means = _allreduce(values, op=Average, process_set=self._process_set, compression="none")
+            self._values = tf.stack([tf.cast(tf.reshape(t, []), tf.float64) for t in scalars.values()])
+            # not the values themselves: after the last run there may be no data to compute them from
+            self._given = tf.compat.v1.placeholder(tf.float64, self._values.shape)
+            options = {"process_set": self._process_set, "compression": "none"}
+            self._means = _allreduce(self._given, op=Average, **options)
 
     def before_run(self, run_context):
-        self._runs += 1
-        if self._means is None or self._runs % self._every_n:
-            return None
-        return tf.compat.v1.train.SessionRunArgs(self._means)
+        return None if self._means is None else tf.compat.v1.train.SessionRunArgs(self._values)
 
     def after_run(self, run_context, run_values):
-        if run_values.results is None:
-            return
-        self.averages = dict(zip(self._names, run_values.results.tolist()))
+        self._runs += 1
+        self._last = run_values.results
+        if self._means is not None and self._runs % self._every_n == 0:
+            self._exchange(run_context.session)
+
+    def end(self, session):
+        if self._means is not None and self._runs % self._every_n:
+            self._exchange(session)
+
+    def _exchange(self, session):
+        means = session.run(self._means, {self._given: self._last})
+        self.averages = dict(zip(self._names, means.tolist()))
         if self._process_set.rank() == 0:
             means = ", ".join(f"{name} = {mean:.6g}" for name, mean in self.averages.items())
             ranks = self._process_set.size()
