@@ -120,7 +120,9 @@ exit $code
 """
 
 
-def horovodrun(n, script, *args, python=DEBIAN_PYTHON, timeout=600, outlived=False, **extra):
+def horovodrun(
+    n, script, *args, python=DEBIAN_PYTHON, timeout=600, outlived=False, launcher=HOROVODRUN, **extra
+):
     """Runs a script of ranks/ (or a path) on n ranks of this host.
 
     outlived: a rank dies and another one reports it. The launcher kills all ranks 5 s after the first exit,
@@ -130,7 +132,7 @@ def horovodrun(n, script, *args, python=DEBIAN_PYTHON, timeout=600, outlived=Fal
         raise AssertionError(f"{HOROVODRUN} is missing; run: make stage")
     words = [python, RANKS / script, *args]
     if not outlived:
-        return command([HOROVODRUN, "-np", n, *words], timeout=timeout, **extra)
+        return command([launcher, "-np", n, *words], timeout=timeout, **extra)
     with tempfile.TemporaryDirectory() as directory:
         words = ["sh", "-c", OUTLIVED, "sh", *words]
         return command([HOROVODRUN, "-np", n, *words], timeout=timeout, OUTLIVED=directory, **extra)

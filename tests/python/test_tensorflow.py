@@ -36,6 +36,7 @@ TAPE = (
 FIRST = ("tensorflow_devices.py", "readme_tensorflow.py", "tensorflow_sync_batch_norm.py")
 # the digits, where scikit-learn is not installed
 PATHS = f"{STAGE / 'python'}:{ROOT / 'tests/python/digits'}"
+LAUNCHERS = {"horovodrun": HOROVODRUN, "perseusrun": STAGE / "bin/perseusrun", "mpirun": "mpirun"}
 # one thread for a kernel, so that two ranks have one each
 DIGITS = {"PYTHONPATH": PATHS, "TF_NUM_INTRAOP_THREADS": "1"}
 
@@ -65,6 +66,10 @@ class TensorFlow(JobTest):
     @only_tf("tf215")  # which has the README's program of the data service; the rest: test_full.py
     def test_2_states(self):
         self.run_checks(2, (*FIRST, *TAPE[1:], "tensorflow_elastic.py"), timeout=900, **DIGITS)
+
+    def test_each_way_to_train_under_each_launcher(self):
+        for name, launcher in LAUNCHERS.items():
+            self.run_checks(2, "flows.py", name, label=f"flows.py under {name}", launcher=launcher)
 
     def assert_lost_world_reported(self, ended):
         self.assertRegex(ended.out, r"monitored: .*UnknownError in session 1: .*rank 1 \(.* was lost")
