@@ -110,6 +110,7 @@ class Backend(JobTest):
     @only_torch("debian")
     def test_alone(self):
         ended = command([self.python, RANKS / "pg_errors.py", "works"])
+        self.assertEqual(ended.code, 0, ended)
         self.assertIn("rank 0 of 1 has 1", ended.out)
 
     @only_torch("newest")  # Debian's torchrun does not work with its Python

@@ -3,6 +3,8 @@
 
 import os
 import sys
+import threading
+import time
 from datetime import timedelta
 
 import torch
@@ -97,6 +99,19 @@ def works():
     x = torch.ones(1)
     dist.all_reduce(x)
     print(f"rank {dist.get_rank()} of {dist.get_world_size()} has {x.item():.0f}", flush=True)
+    ends_beside_a_callback()
+
+
+def ends_beside_a_callback():
+    """The program ends while a thread is in torch's C++; an interpreter that is gone would abort it."""
+    begun = threading.Event()
+
+    def callback(_):
+        begun.set()
+        time.sleep(0.5)  # it only has to be longer than the way to the interpreter's end
+
+    dist.all_reduce(torch.ones(1), async_op=True).get_future().then(callback)
+    begun.wait()
 
 
 globals()[WHAT]()
