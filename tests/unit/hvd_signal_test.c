@@ -95,6 +95,7 @@ static void die_once(int who, enum how by, int sig, const char *words)
 
     victim = who;
     how = by;
+    (void)signal(sig, SIG_DFL); /* a job in the background may ignore SIGINT */
     number = sig;
     world_start(&w, n_ranks, signal_body);
     if (by == BY_PARENT) {
