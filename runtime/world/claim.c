@@ -8,8 +8,8 @@
  * that of its parent, and if that is gone the claim does not count. Neither does one of
  * another user, who could otherwise keep the job from starting, or of a process that is
  * not visible here. Whatever the system refuses is no reason to refuse a rank: then there
- * is no check. There is none either where ranks meet by their launcher's channel, before
- * which the environment need not name the job. Called by find.c. */
+ * is no check. There is none either for a single rank, or where ranks meet by their
+ * launcher's channel, before which the environment need not name the job. Called by find.c. */
 #include "runtime/world/claim.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ int claim_rank(const struct contract *c, int *fd, struct err *err)
     pid_t holder;
 
     if (*fd > 0 || c->known != KNOWN_ALL || c->channel != CHANNEL_NONE
-        || c->rdv_host[0] == 0)
+        || c->rdv_host[0] == 0 || c->place.size == 1)
         return 0;
     claim_make_name(c, name);
     if (unix_listen_at(name, fd, NULL) == 0)
