@@ -6,8 +6,8 @@
  * Users see the number. As in Horovod, the number of a removed set is used again, the
  * one that has been free for longest first. An id is used once in the life of a world,
  * so whatever still holds the id of a removed set (a graph, a tensor in flight, a slot
- * of the response cache) never reaches another set. Rank 0 assigns ids (pending.c). A
- * number whose ids are used up is not assigned again. Pure. */
+ * of the response cache) never reaches another set. Rank 0 assigns ids (pending_sets.c).
+ * A number whose ids are used up is not assigned again. Pure. */
 #ifndef RUNTIME_CORE_SET_ID_H
 #define RUNTIME_CORE_SET_ID_H
 
