@@ -33,6 +33,7 @@ _exit_hook_registered = False
 _ranks_of_init = ()  # the ranks that were passed to init(); () for all
 _sets_of_init = []  # the process sets that init() created with the world
 _at_init = []  # functions of frameworks to call after init()
+_at_exit = []  # and after the shutdown() at the end of the process
 
 
 def _show_stacks_when_late():
@@ -86,6 +87,11 @@ def at_init(function):
         function()
 
 
+def at_exit(function):
+    """Registers a function to call after the shutdown() at the end of a process that has called init()."""
+    _at_exit.append(function)
+
+
 def _check_job(was_there):
     """Checks that the ranks of MPI_COMM_WORLD, which a communicator uses, are the job's ranks."""
     job = json.loads(_native.describe()).get("job_size")
@@ -114,7 +120,7 @@ def _join_world(timeout_ms, ranks, set_ranks):
     try:
         with _start_lock:
             if not _exit_hook_registered:
-                atexit.register(shutdown)
+                atexit.register(_leave_at_exit)
                 ending.install()
                 _exit_hook_registered = True
                 _show_stacks_when_late()
@@ -125,6 +131,12 @@ def _join_world(timeout_ms, ranks, set_ranks):
     except BaseException:
         _native.cancel()
         raise
+
+
+def _leave_at_exit():
+    shutdown()
+    for function in _at_exit:
+        function()
 
 
 def shutdown():

@@ -7,14 +7,13 @@ recognises the operations of the next step (response cache, plan). An operation 
 starts when that one has ended; the caller does not wait.
 """
 
-import atexit
 import functools
 import itertools
 import queue
 import threading
 import time
 
-from _hvd import _native, handles
+from _hvd import _native, basics, handles
 
 
 def nothing(_):
@@ -27,48 +26,31 @@ class Watchers:
     They wait in the runtime without the interpreter's lock; a waiting thread runs the collectives, so that
     futures complete during the backward pass.
 
-    At the end of the interpreter a thread is stopped where it next takes the interpreter's lock. Under a
-    call of torch that aborts the process, so the end waits for such calls, and no more of them begin.
+    When the interpreter ends no thread may be in torch's C++ (a callback or the end of a future): a thread
+    is stopped where it next takes the interpreter's lock, and in C++ that aborts the process. So the exit
+    waits for jobs, which the shutdown before it has made short. A thread without a job is in C only.
     """
 
-    LEAVE_S = 5
+    EXIT_S = 5
     _numbers = itertools.count(1)
 
     def __init__(self):
         self._jobs = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._n_idle = 0
-        self._n_inside = 0  # threads in call_torch()
+        self._changed = threading.Condition()
+        self._n_threads = self._n_idle = 0
         self._has_ended = False
-        self._left = threading.Condition()
-        atexit.register(self._end)
-
-    def call_torch(self, function, *args):
-        """Calls function(*args), which is C++, unless the interpreter is ending."""
-        with self._left:
-            if self._has_ended:
-                return
-            self._n_inside += 1
-        try:
-            function(*args)
-        finally:
-            with self._left:
-                self._n_inside -= 1
-                self._left.notify_all()
-
-    def _end(self):
-        with self._left:
-            self._has_ended = True
-            self._left.wait_for(lambda: self._n_inside == 0, self.LEAVE_S)
 
     def run(self, job):
-        """Calls job() on a thread of its own."""
-        with self._lock:
+        """Calls job() on a thread of its own; after end() it is dropped."""
+        with self._changed:
+            if self._has_ended:
+                return
             if self._n_idle > 0:
                 self._n_idle -= 1
             else:
                 name = f"hvd-torch-{next(self._numbers)}"
                 threading.Thread(target=self._serve, name=name, daemon=True).start()
+                self._n_threads += 1
         self._jobs.put(job)
 
     def _serve(self):
@@ -76,11 +58,19 @@ class Watchers:
             job = self._jobs.get()
             job()
             del job  # and what it holds
-            with self._lock:
+            with self._changed:
                 self._n_idle += 1
+                self._changed.notify_all()
+
+    def end(self):
+        """Returns when no thread has a job, at the latest after EXIT_S."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._n_idle == self._n_threads, self.EXIT_S)
+            self._has_ended = True
 
 
 watchers = Watchers()
+basics.at_exit(watchers.end)
 
 
 class Operation:

@@ -219,8 +219,7 @@ class State:
                 outputs = self.outputs() if self.error is None else []
             except Exception as e:  # reported through the future
                 self.error = e
-            result = outputs if any(o.is_cuda for o in outputs) else None
-            watchers.call_torch(begin.set_result, result)
+            begin.set_result(outputs if any(o.is_cuda for o in outputs) else None)
 
 
 class HvdWork(Work):
