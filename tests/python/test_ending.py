@@ -129,6 +129,29 @@ raise ValueError("the end")
         self.assertNotIn("AssertionError", ended.out)
         self.assertIn("ValueError: the end", ended.out)
 
+    def test_a_name_without_its_call_gets_a_sentence(self):
+        basics, torch = "import _hvd.basics as hvd", "import horovod.torch, torch\nhvd = horovod.torch"
+        rows = (
+            (basics, "0.1 * hvd.size", "horovod: hvd.size is a function: write hvd.size()"),
+            (basics, "range(hvd.local_rank)", "horovod: hvd.local_rank is a function"),
+            (
+                torch,
+                "torch.optim.SGD([torch.ones(1)], lr=horovod.torch.size)",
+                "write horovod.torch.size()",
+            ),
+            (basics, "0.1 * hvd.size() * len", None),
+            (basics, "size = len; 0.1 * size", None),
+        )
+        with tempfile.TemporaryDirectory() as directory:
+            for i, (start, line, said) in enumerate(rows):
+                script = Path(directory) / f"program{i}.py"
+                script.write_text(f"{start}\nhvd.init()\n{line}\n")
+                ended = command([DEBIAN_PYTHON, script])
+                self.assertEqual(ended.code, 1, ended)
+                self.assertRegex(ended.out, "(Type|Value)Error: ")
+                self.assertIn(said or "Error: ", ended.out)
+                self.assertEqual(ended.out.count("horovod: "), 1 if said else 0, ended)
+
     def test_a_program_without_init_is_left_alone(self):
         code = """
 import sys

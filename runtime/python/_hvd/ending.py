@@ -27,6 +27,7 @@ import threading
 from _hvd import _native
 from _hvd.exceptions import HorovodInternalError
 from _hvd.libraries import is_library
+from _hvd.missing_call import sentence_about
 
 EXIT_OTHER_RANK = _native.EXIT_OTHER_RANK
 _MESSAGE_BYTES = 200  # leaves room for the place in the 279 bytes that the runtime takes
@@ -68,10 +69,21 @@ def _hook_before(previous):
         except Exception:
             pass  # the traceback matters more
         previous(kind, value, trace)
+        _explain(value)
         if code != 1:
             raise SystemExit(code)  # the interpreter takes it as the exit code
 
     return excepthook
+
+
+def _explain(error):
+    """Prints a sentence about an error that names of Horovod without a call have caused."""
+    try:
+        said = sentence_about(error)
+        if said:
+            print(f"horovod: {said}", file=sys.stderr)
+    except Exception:
+        pass  # the traceback is there
 
 
 def _ends_here():
