@@ -170,6 +170,21 @@ def a_gan_zeroes_the_gradients_that_the_other_loss_has_left():
 
 
 @check
+def a_gan_that_zeroes_by_its_modules_gets_a_sentence():
+    gen, disc = nets_of("equal shapes")
+    gen_opt, disc_opt = (hvd.DistributedOptimizer(sgd(net.parameters())) for net in (gen, disc))
+    loss_of(disc, gen(batch(0, R))).backward()
+    gen_opt.step()
+    disc.zero_grad()
+    words = ["more than backward_passes_per_step times", "by optimizer.zero_grad(), not module.zero_grad()"]
+    expect_error(AssertionError, words, loss_of(disc, batch(1, R)).backward)
+    disc_opt.zero_grad()
+    loss_of(disc, batch(1, R)).backward()
+    disc_opt.step()
+    same_weights(disc)
+
+
+@check
 def two_optimizers_without_names_combine_by_adasum():
     gen, disc = nets_of("equal shapes")
     opts = [hvd.DistributedOptimizer(sgd(net.parameters()), op=hvd.Adasum) for net in (gen, disc)]

@@ -20,6 +20,13 @@ from _hvd.torch.parameters import name_in_world, numbered
 live = weakref.WeakSet()  # all listeners
 _unnamed = []  # references to those that have parameters without names of operations, in order of creation
 _naming = threading.RLock()
+_TOO_MANY = (
+    "Gradients were computed more than backward_passes_per_step times before call to step(). "
+    "Increase backward_passes_per_step to accumulate gradients locally."
+)
+_OF_A_GAN = (
+    " Gradients of another optimizer's loss are dropped by optimizer.zero_grad(), not module.zero_grad()."
+)
 HAS_PUBLIC_HOOK = hasattr(torch.Tensor, "register_post_accumulate_grad_hook")
 
 
@@ -117,10 +124,7 @@ class Listener:
             self.n_steps_before = Listener.n_steps
         left = self.delay[p] - 1
         if left < 0:
-            raise AssertionError(
-                "Gradients were computed more than backward_passes_per_step times before call "
-                "to step(). Increase backward_passes_per_step to accumulate gradients locally."
-            )
+            raise AssertionError(_TOO_MANY + _OF_A_GAN if self.has_company() else _TOO_MANY)
         self.delay[p] = left
         return left
 
