@@ -203,7 +203,8 @@ static void plan_stop(struct planning *g)
     }
 }
 
-/* is_early: only pods that have not begun. */
+/* is_early: only pods that have not begun. One on a node may have, even if its kubelet has
+ * not reported it yet. */
 static void plan_clean(struct planning *g, enum clean_policy policy, bool is_early)
 {
     for (int r = 0; r < ROLE_COUNT; r++) {
@@ -214,7 +215,7 @@ static void plan_clean(struct planning *g, enum clean_policy policy, bool is_ear
 
             if (crew->w[i].state == WORKER_SEEN && !p->is_deleting
                 && must_clean(policy, p->phase)
-                && (!is_early || p->phase == POD_PENDING))
+                && (!is_early || (p->phase == POD_PENDING && !*p->node)))
                 drop_pod(g, STAGE_NEEDED, (enum role)r, i, p->uid);
         }
     }
