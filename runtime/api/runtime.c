@@ -33,6 +33,7 @@
 #include "runtime/api/signals.h"
 #include "runtime/base/log.h"
 #include "runtime/bootstrap/bootstrap.h"
+#include "runtime/world/claim.h"
 
 static const uint64_t SHUTDOWN_LIMIT_NS = 5 * NS_PER_S, EXIT_LIMIT_NS = 4 * NS_PER_S;
 #define EXIT_DELAY_S 1
@@ -138,6 +139,7 @@ static void fork_resume_child(void)
     if (runtime.world || runtime.is_changing) /* the latter holds life_lock forever */
         atomic_store(&runtime.is_forked, true);
     device_park_forked(&runtime.kept.park);
+    claim_drop(&runtime.kept.claim_fd);
     (void)pthread_mutex_unlock(&runtime.lock);
 }
 
@@ -246,6 +248,7 @@ static void world_leave(struct world *w, enum leave_reason why, uint64_t limit_n
             "process ends",
             "limit_s=%u", (unsigned)(limit_ns / NS_PER_S));
     }
+    claim_drop(&runtime.kept.claim_fd);
     runtime_put(w);
 }
 

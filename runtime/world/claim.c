@@ -4,10 +4,10 @@
  * rank. So a process listens at an abstract Unix socket whose name is made of job and
  * rank. Nobody connects to it but a second process of that rank, to read the pid.
  *
- * The claim ends with the process. A forked child has a copy of the socket; the pid is
- * that of its parent, and if that is gone the claim does not count. Neither does one of
- * another user, who could otherwise keep the job from starting, or of a process that is
- * not visible here. Whatever the system refuses is no reason to refuse a rank: then there
+ * The claim ends with the world or the process: after shutdown() a program may start
+ * another process for its rank. A claim of another user does not count, who could
+ * otherwise keep the job from starting, nor one of a process that is gone or not visible
+ * here. Whatever the system refuses is no reason to refuse a rank: then there
  * is no check. There is none either for a single rank, or where ranks meet by their
  * launcher's channel, before which the environment need not name the job. Called by find.c. */
 #include "runtime/world/claim.h"
@@ -74,4 +74,11 @@ int claim_rank(const struct contract *c, int *fd, struct err *err)
         "if __name__ == \"__main__\":, or start more ranks with horovodrun "
         "-np",
         c->place.rank, (int)holder, (int)getpid());
+}
+
+void claim_drop(int *fd)
+{
+    if (*fd > 0)
+        fd_close(fd);
+    *fd = 0;
 }

@@ -6,8 +6,10 @@
 
 #include "runtime/contract/contract.h"
 
-/* Claims the rank until the process ends. *fd: 0 before the first call; kept by the
- * caller. -EINVAL: another live process of this user and host has claimed it. */
+/* Claims the rank until claim_drop. *fd: 0 where nothing is claimed; kept by the caller.
+ * -EINVAL: another live process of this user and host has claimed it. */
 int claim_rank(const struct contract *c, int *fd, struct err *err);
+/* When the world has been left, and in a forked child, which has a copy. */
+void claim_drop(int *fd);
 
 #endif
