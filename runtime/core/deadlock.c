@@ -12,7 +12,8 @@
  *
  * The table does not show whether a rank waits or computes beside its tensors. That is
  * why the time of the last change is part of the result (since_ns), and stall.c ends
- * only a deadlock that has not changed for long.
+ * only a deadlock that has not changed for long. It never ends one with a transfer: ranks
+ * post receives long before they need them.
  *
  * Tensors that wait for the rest of their group are skipped: the rest is in the table,
  * too. A rank that has joined is missing nowhere, so nothing waits for it. Called by
@@ -24,9 +25,14 @@
 #include "runtime/base/mem.h"
 #include "runtime/core/nametab.h"
 
+/* Tensors times ranks that are looked at: about a tenth of a second. A chain of thousands
+ * of ranks needs more, because each pass removes few of them. */
+#define SEARCH_MAX 16000000u
+
 struct search {
     bool *is_in; /* [n_ranks of the world] */
-    bool has_changed;
+    bool has_changed, has_transfer;
+    uint64_t n_looked;
     struct deadlock_wait *ret; /* of search_find_wait; ret->rank is given */
 };
 
@@ -70,6 +76,9 @@ static bool search_remove_others(void *arg, const struct negotiate_view *v)
 {
     struct search *s = arg;
 
+    s->n_looked += v->n_ranks;
+    if (s->n_looked > SEARCH_MAX)
+        return false;
     if (v->n_missing == 0 || search_first_missing(s, v) < v->n_ranks)
         return true;
     for (uint32_t r = 0; r < v->n_ranks; r++)
@@ -78,6 +87,16 @@ static bool search_remove_others(void *arg, const struct negotiate_view *v)
             s->has_changed = true;
         }
     return true;
+}
+
+static bool search_find_transfer(void *arg, const struct negotiate_view *v)
+{
+    struct search *s = arg;
+
+    if (v->n_missing > 0 && (v->coll == COLL_SENDRECV || v->coll == COLL_PROBE))
+        for (uint32_t r = 0; r < v->n_ranks && !s->has_transfer; r++)
+            s->has_transfer = s->is_in[r] && negotiate_is_submitted(v, r);
+    return !s->has_transfer;
 }
 
 /* The oldest tensor of s->ret->rank, and a rank of the set that it waits for. */
@@ -105,6 +124,8 @@ search_describe(struct search *s, const struct negotiate *n, struct deadlock *re
     if (ret->n_ranks == 0)
         return;
     ret->since_ns = negotiate_active_ns(n, s->is_in);
+    negotiate_walk(n, search_find_transfer, s);
+    ret->has_transfer = s->has_transfer;
     s->ret = &ret->of[0];
     negotiate_walk(n, search_find_wait, s);
     ret->of[1].rank = ret->of[0].for_rank;
@@ -123,8 +144,9 @@ int deadlock_find(const struct negotiate *n, struct deadlock *ret)
     do {
         s.has_changed = false;
         negotiate_walk(n, search_remove_others, &s);
-    } while (s.has_changed);
-    search_describe(&s, n, ret);
+    } while (s.has_changed && s.n_looked <= SEARCH_MAX);
+    if (s.n_looked <= SEARCH_MAX)
+        search_describe(&s, n, ret);
     mem_free(s.is_in);
     return 0;
 }

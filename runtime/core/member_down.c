@@ -218,7 +218,7 @@ static int member_take_probe(struct member *m, struct member_act *ret, struct er
     const struct tensor_request *q = &m->down.req;
     struct member_op *op = member_find_op(m, q->process_set, q->name);
 
-    if (!op)
+    if (!op || op->req->coll != COLL_PROBE)
         return 0;
     ret->kind = MEMBER_PROBE;
     ret->result_rank = q->root;

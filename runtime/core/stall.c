@@ -98,8 +98,8 @@ static bool stall_put_tensor(void *arg, const struct negotiate_view *v)
 static bool stall_check_deadlock(struct walk *w, const struct negotiate *n)
 {
     const struct stall *s = w->s;
+    uint64_t limit_ns = s->deadlock_ns, since_ns, age_ns;
     struct deadlock d;
-    uint64_t age_ns;
 
     if (!w->report && !w->must_fail && !w->may_be_deadlock)
         return false;
@@ -110,19 +110,25 @@ static bool stall_check_deadlock(struct walk *w, const struct negotiate *n)
             w->next_ns = stall_earlier_ns(w->next_ns, w->now_ns + s->deadlock_ns / 2);
         return false;
     }
-    age_ns = w->now_ns > d.since_ns ? w->now_ns - d.since_ns : 0;
-    if (s->deadlock_ns > 0 && age_ns >= s->deadlock_ns) {
+    since_ns = d.since_ns > s->resumed_ns ? d.since_ns : s->resumed_ns;
+    age_ns = w->now_ns > since_ns ? w->now_ns - since_ns : 0;
+    if (d.has_transfer) {
+        limit_ns = 0;
+        if (w->may_be_deadlock)
+            w->next_ns = stall_earlier_ns(w->next_ns, w->now_ns + s->deadlock_ns / 2);
+    }
+    if (limit_ns > 0 && age_ns >= limit_ns) {
         deadlock_put(&d, w->out);
         return true;
     }
-    if (s->deadlock_ns > 0)
-        w->next_ns = stall_earlier_ns(w->next_ns, d.since_ns + s->deadlock_ns);
+    if (limit_ns > 0)
+        w->next_ns = stall_earlier_ns(w->next_ns, since_ns + limit_ns);
     if ((w->report || w->must_fail) && age_ns >= s->warn_ns / 2) {
         deadlock_put(&d, w->out);
-        if (s->deadlock_ns > 0)
+        if (limit_ns > 0)
             strbuf_printf(w->out,
                           "; this ends the world in %llu s (HVD_DEADLOCK_TIMEOUT)",
-                          (unsigned long long)((s->deadlock_ns - age_ns) / NS_IN_S));
+                          (unsigned long long)((limit_ns - age_ns) / NS_IN_S));
         strbuf_puts(w->out, "; ");
     }
     return false;

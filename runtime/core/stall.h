@@ -12,6 +12,7 @@ struct stall {
     uint64_t fail_ns;     /* age that breaks the world; 0: never */
     uint64_t deadlock_ns; /* age of a deadlock that breaks the world; 0: never */
     uint64_t last_ns;     /* time of the last report; 0: none yet */
+    uint64_t resumed_ns;  /* the process was stopped until then; 0: never */
     const char *(*host_of)(void *arg, uint32_t rank); /* NULL: no hosts in the report */
     void *arg;
 };

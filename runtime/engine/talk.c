@@ -14,6 +14,8 @@
 #include "runtime/base/mem.h"
 
 static const uint64_t END_GRACE_NS = NS_PER_S;
+/* Half of it is longer than any time between two steps, unless the settings say more. */
+static const uint64_t PAUSE_MIN_NS = 60 * NS_PER_S;
 
 /* --- life --- */
 
@@ -33,6 +35,9 @@ void talk_init(struct talk *t,
     t->stall.warn_ns = s->stall_warn_ns;
     t->stall.fail_ns = s->stall_fail_ns;
     t->stall.deadlock_ns = s->deadlock_ns;
+    t->pause_ns =
+        s->peer_timeout_ns > s->stall_warn_ns ? s->peer_timeout_ns : s->stall_warn_ns;
+    t->pause_ns = 2 * (t->pause_ns > PAUSE_MIN_NS ? t->pause_ns : PAUSE_MIN_NS);
     t->stall.host_of = talk_host_of;
     t->stall.arg = t;
     t->stall_next_ns = UINT64_MAX;
@@ -260,7 +265,12 @@ bool talk_check_stall(struct talk *t, uint64_t now_ns)
     CLEANUP(strbuf_release) struct strbuf text = {0};
     char cause[MESSAGE_TEXT_MAX];
 
-    if (t->e->rank != 0 || now_ns < t->stall_next_ns)
+    if (t->e->rank != 0)
+        return false;
+    if (now_ns > t->stepped_ns + t->pause_ns)
+        t->stall.resumed_ns = now_ns;
+    t->stepped_ns = now_ns;
+    if (now_ns < t->stall_next_ns)
         return false;
     now_ns = clock_now_ns(); /* the step may have begun before a request arrived */
     strbuf_init(&text, 4096);

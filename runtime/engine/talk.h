@@ -17,6 +17,8 @@ struct talk {
     struct gather gather;
     struct stall stall;
     uint64_t stall_next_ns;
+    /* Rank 0: the last step; a longer time between two means that it was stopped. */
+    uint64_t stepped_ns, pause_ns;
     bool has_end;        /* a rank has left: after the last answer the world ends */
     bool is_end_failure; /* has_end: that rank's program has failed */
     uint64_t end_at_ns;  /* has_end: what is agreed by then is still carried out */

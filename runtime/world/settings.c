@@ -123,6 +123,9 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
         s.stall_fail_ns = v.v[KNOB_HOROVOD_STALL_SHUTDOWN_TIME_SECONDS];
         if (!v.is_set[KNOB_HOROVOD_STALL_SHUTDOWN_TIME_SECONDS])
             s.deadlock_ns = v.v[KNOB_HVD_DEADLOCK_TIMEOUT];
+        if (s.deadlock_ns > 0 && !v.is_set[KNOB_HVD_DEADLOCK_TIMEOUT]
+            && s.deadlock_ns < 2 * s.stall_warn_ns)
+            s.deadlock_ns = 2 * s.stall_warn_ns; /* a report comes first */
     }
     s.reports_late = v.v[KNOB_HVD_STALL_STACKS] != 0;
     (void)log_level_parse(v.s[KNOB_HOROVOD_LOG_LEVEL], &s.log_level); /* a choice */

@@ -4,6 +4,7 @@
  * transfer, submitted by its sender, and "0<1:t" by its receiver; "0<?:t" asks who
  * sends. */
 #include "runtime/core/deadlock.h"
+#include "runtime/core/stall.h"
 #include "tests/unit/core_negotiate.h"
 
 enum { N_RANKS = 4 };
@@ -145,6 +146,47 @@ UNIT_TEST(the_sentence_names_ranks_tensors_and_the_usual_causes)
                     "tensor \"t (1 -> 0)\" (SENDRECV); a send waits for its receive: "
                     "receive first on one of them, use isend() and irecv(), or check "
                     "the tags");
+}
+
+#define S UINT64_C(1000000000)
+
+static void assert_stall(const char *words,
+                         uint64_t resumed_ns,
+                         uint64_t now_ns,
+                         enum stall_act act,
+                         const char *end)
+{
+    struct stall s = {
+        .warn_ns = 60 * S, .deadlock_ns = 600 * S, .resumed_ns = resumed_ns};
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    struct negotiate *n = table_new();
+    uint64_t next_ns;
+
+    strbuf_init(&out, 4096);
+    words_add(n, words);
+    assert_int_equal(stall_step(&s, n, now_ns, &out, &next_ns), act);
+    assert_non_null(strstr(strbuf_str(&out), "wait only for each other"));
+    assert_int_equal(strstr(strbuf_str(&out), "this ends the world") != NULL,
+                     *end != 0);
+    if (*end)
+        assert_non_null(strstr(strbuf_str(&out), end));
+    if (act == STALL_WARN)
+        assert_true(next_ns > now_ns);
+    negotiate_free(n);
+}
+
+UNIT_TEST(a_deadlock_with_a_transfer_never_ends_the_world)
+{
+    assert_stall("0:g 1:h", 0, 10000 * S, STALL_DEADLOCK, "");
+    assert_stall("0<1:t 1<0:u", 0, 10000 * S, STALL_WARN, "");
+    assert_stall("0:g 1:h 0<1:t", 0, 10000 * S, STALL_WARN, "");
+    assert_stall("0<?:t 1:a 2:a 3:a", 0, 10000 * S, STALL_WARN, "");
+}
+
+UNIT_TEST(time_in_which_the_process_was_stopped_does_not_count)
+{
+    assert_stall("0:g 1:h", 9900 * S, 10000 * S, STALL_WARN, "in 500 s");
+    assert_stall("0:g 1:h", 9900 * S, 10500 * S, STALL_DEADLOCK, "");
 }
 
 UNIT_MAIN(NULL, NULL)

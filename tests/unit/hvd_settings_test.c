@@ -168,6 +168,8 @@ UNIT_TEST(the_users_limit_of_a_stall_replaces_that_of_a_deadlock)
 {
     assert_int_equal(read_all("").deadlock_ns, 600 * NS_PER_S);
     assert_int_equal(read_all("HVD_DEADLOCK_TIMEOUT=2").deadlock_ns, 2 * NS_PER_S);
+    assert_int_equal(read_all("HOROVOD_STALL_CHECK_TIME_SECONDS=3600").deadlock_ns,
+                     7200 * NS_PER_S); /* not before a report */
     assert_int_equal(read_all("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=0").deadlock_ns, 0);
     assert_int_equal(read_all("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=9").deadlock_ns, 0);
 }
