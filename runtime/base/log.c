@@ -237,7 +237,7 @@ void log_print(const char *text)
     while (n > 0) {
         ssize_t k = write(STDERR_FILENO, text, n);
 
-        if (k < 0 && errno != EINTR)
+        if (k == 0 || (k < 0 && errno != EINTR))
             break; /* as in log_event */
         text += k > 0 ? k : 0;
         n -= k > 0 ? (size_t)k : 0;

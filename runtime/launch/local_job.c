@@ -191,11 +191,14 @@ static void local_job_fail_rendezvous(struct local_job *l)
     rdv_server_fail(l->server, sentence);
 }
 
-static void local_job_end_rank(struct local_job *l, const struct place *place)
+/* True: the end of this rank is the success of the job. */
+static bool local_job_end_rank(struct local_job *l, const struct place *place)
 {
     log_info("rank ended", "rank=%u code=0", place->rank);
-    if (tf_world_ends_with(&l->tf, place)) /* servers that wait for ever */
-        local_ranks_stop(l->local);
+    if (!tf_world_ends_with(&l->tf, place))
+        return false;
+    local_ranks_stop(l->local); /* servers that wait for ever */
+    return true;
 }
 
 static void local_job_serve(struct local_job *l, struct local_ranks_event *ev)
@@ -207,8 +210,10 @@ static void local_job_serve(struct local_job *l, struct local_ranks_event *ev)
         while (local_ranks_next(l->local, ev)) {
             if (ev->kind == LOCAL_SIGNAL)
                 log_info("signal forwarded", "signal=%s", signal_name(ev->signal));
-            if (ev->kind == LOCAL_RANK_OK)
-                local_job_end_rank(l, &l->ranks[ev->index].place);
+            if (ev->kind == LOCAL_RANK_OK
+                && local_job_end_rank(l, &l->ranks[ev->index].place)
+                && !verdict_pick(&l->verdict))
+                is_decided = true;
             if (ev->kind == LOCAL_RANK_FAILED && !is_decided && !ev->is_expected
                 && verdict_add(&l->verdict, &ev->report, clock_now_ns()) == 0)
                 local_job_fail_rendezvous(l);

@@ -248,7 +248,7 @@ remote_agent_take_start(struct remote_agent *a, struct bytes_reader *r, struct e
     struct errand_start s = {0};
     struct err why = ERR_INIT;
     int code = 125, rc = errand_start_read(r->p, r->left, &s, err);
-    if (rc == 0 && (!*a->scratch.dir || a->local))
+    if (rc == 0 && (!*a->scratch.dir || a->local || a->start.reach.n > 0))
         rc = err_set(err, -EPROTO, "unexpected start message");
     if (rc < 0 || a->is_ending) {
         errand_start_release(&s);

@@ -21,6 +21,7 @@ UNIT_TEST(it_starts_when_all_are_here_and_never_before)
 UNIT_TEST(it_finishes_when_all_are_done)
 {
     CLEANUP(meet_release) struct meet m;
+    struct report late = report_of(1, 1, 0, -1, 0);
     meet_start(&m, 2, 1);
     meet_run(&m);
     meet_done(&m, 1, 0);
@@ -28,6 +29,8 @@ UNIT_TEST(it_finishes_when_all_are_done)
     assert_int_equal(meet_due(&m, 1, 1), MEET_RUNNING);
     meet_done(&m, 0, 0);
     assert_int_equal(meet_due(&m, 1, 1), MEET_FINISHED);
+    meet_failed(&m, &late, 1); /* a consequence of its end */
+    assert_int_equal(meet_due(&m, 1, S), MEET_FINISHED);
     meet_enter(&m, MEET_FINISHED);
     assert_int_equal(meet_due(&m, 1, 1), MEET_FINISHED);
     assert_int_equal(meet_deadline_ns(&m), UINT64_MAX);

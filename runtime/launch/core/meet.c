@@ -260,8 +260,18 @@ bool meet_counts(const struct meet *m, uint32_t generation)
     return generation >= m->generation;
 }
 
+static bool meet_all_done(const struct meet *m)
+{
+    for (uint32_t i = 0; i < m->workers; i++)
+        if (m->members[i].state != MEMBER_DONE)
+            return false;
+    return true;
+}
+
 void meet_failed(struct meet *m, const struct report *r, uint64_t now_ns)
 {
+    if (m->state == MEET_RUNNING && meet_all_done(m))
+        return; /* the job has succeeded */
     if (m->state == MEET_WAITING || m->state == MEET_RUNNING)
         (void)verdict_add(&m->verdict, r,
                           now_ns); /* out of memory: a later report decides */
@@ -352,14 +362,6 @@ static void meet_time_out(struct meet *m, uint64_t wall_us, uint64_t now_ns)
     strbuf_release(&who);
     meet_failed(m, r, now_ns);
     mem_free(r);
-}
-
-static bool meet_all_done(const struct meet *m)
-{
-    for (uint32_t i = 0; i < m->workers; i++)
-        if (m->members[i].state != MEMBER_DONE)
-            return false;
-    return true;
 }
 
 static bool meet_all_accounted(const struct meet *m)
