@@ -2,6 +2,7 @@
 """DistributedOptimizer from step to step: closures, changing parameters, several optimizers, errors, and
 the overlap of communication and backward()."""
 
+import copy
 import json
 import os
 import threading
@@ -484,6 +485,49 @@ def wrapping_before_a_world_that_grows_is_made_good():
         expect_error(hvd.HorovodInternalError, ["the world was recreated"], optimizer.step)
     optimizer.load_state_dict(optimizer.state_dict())
     same_everywhere(len(optimizer.state_dict()["state"]))
+
+
+def trained_once(net, optimizer):
+    optimizer.zero_grad()
+    loss_of(net, batch(1, R)).backward()
+    optimizer.step()
+    same_everywhere(sorted(optimizer._hvd._sent_as.values()))
+
+
+def new_model():
+    net = torch.nn.Linear(5, 5).double()
+    hvd.broadcast_parameters(net.state_dict(), 0)
+    return net, hvd.DistributedOptimizer(sgd(net.parameters()), named_parameters=net.named_parameters())
+
+
+@check
+def a_copy_that_one_rank_keeps_changes_no_name():
+    kept = []
+    for _ in range(3):
+        net, optimizer = new_model()
+        trained_once(net, optimizer)
+        if R == 0:
+            kept.append(copy.deepcopy((net, optimizer)))
+
+
+@check
+def a_rank_that_joins_counts_names_as_the_others_do():
+    hvd.shutdown()
+    hvd.init()
+    if R == 0:  # rank 1 stands for a process that is lost after this
+        net, optimizer = new_model()
+        optimizer._hvd.sent_as(net.weight)
+    else:
+        hvd.broadcast_parameters(torch.nn.Linear(5, 5).double().state_dict(), 0)
+    hvd.shutdown()
+    hvd.init()
+    if R != 0:
+        net = torch.nn.Linear(5, 5).double()
+        optimizer = hvd.DistributedOptimizer(sgd(net.parameters()), named_parameters=net.named_parameters())
+    hvd.broadcast_parameters(net.state_dict(), 0)
+    trained_once(net, optimizer)
+    del net, optimizer
+    trained_once(*new_model())
 
 
 main(R)

@@ -186,6 +186,23 @@ def means_of_metrics_are_those_of_all_ranks():
 
 
 @check
+def a_hook_takes_no_batch_for_itself():
+    with tf.Graph().as_default():
+        batch = v1.data.make_one_shot_iterator(tf.data.Dataset.range(6)).get_next()
+        step = v1.train.get_or_create_global_step()
+        train = tf.group(v1.assign_add(step, 1), batch)
+        hook = hvd.MetricAverageHook({"batch": batch}, every_n=100)
+        seen = []
+        with v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
+            while len(seen) < 5:
+                session.run(step)
+                seen.append(int(session.run([train, batch])[1]))
+                session.run({"step": step})
+        assert seen == [0, 1, 2, 3, 4], seen
+        assert hook.averages == {"batch": 4.0}, hook.averages
+
+
+@check
 def a_hook_may_go_from_one_graph_to_the_next_and_have_a_process_set():
     last = hvd.add_process_set([N - 1]) if N > 1 else hvd.global_process_set
     hook, of_set = hvd.MetricAverageHook(["metric"], 2), hvd.MetricAverageHook(["metric"], 1, last)

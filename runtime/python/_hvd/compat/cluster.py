@@ -116,7 +116,10 @@ def connect(task):
     limit = time.monotonic() + (float(number[1]) * _SECONDS[number[2]] if number else 600)
     while True:
         try:
-            return socket.create_connection((host, port), timeout=10)
+            connection = socket.create_connection((host, port), timeout=10)
+            if connection.getsockname() != connection.getpeername():
+                return connection
+            connection.close()  # to itself, from the chief's port
         except OSError as e:
             if time.monotonic() >= limit:
                 sys.exit(

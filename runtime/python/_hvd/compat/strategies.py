@@ -38,19 +38,25 @@ def main(arguments=None):
 
 
 class _Finder:
-    """Patches TensorFlow when the script's import has loaded it."""
+    """Patches TensorFlow when the script's import has loaded it. Libraries only look for it before."""
+
+    _is_asking = False
 
     def find_spec(self, name, path=None, target=None):
-        if name != "tensorflow":
+        if name != "tensorflow" or self._is_asking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        self._is_asking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._is_asking = False
         if spec and spec.loader:
             spec.loader.exec_module = self._patching(spec.loader.exec_module)
         return spec
 
     def _patching(self, load):
         def exec_module(module):
+            sys.meta_path.remove(self)
             load(module)
             _give_resolver(module)
             keras_steps.install(module)

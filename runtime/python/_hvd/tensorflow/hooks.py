@@ -41,13 +41,32 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
         session.run(self.bcast_op)
 
 
+_READS = {"VarHandleOp", "ReadVariableOp", "VariableV2", "Variable", "ResourceGather"}
+
+
+def _stateful(operations):
+    """The operations that these need and that have a state or a feed: inputs, random numbers, updates."""
+    found, seen, todo = set(), set(), list(operations)
+    while todo:
+        op = todo.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        if op.type == "Placeholder" or (op.op_def.is_stateful and op.type not in _READS):
+            found.add(op)
+        todo += [tensor.op for tensor in op.inputs]
+        todo += op.control_inputs
+    return found
+
+
 class MetricAverageHook(tf.compat.v1.train.SessionRunHook):
     """Means over the ranks of scalar tensors, every so many runs of the session and after its last one.
 
     metrics: {name: scalar}, or a list of scalars, identified by their names; a scalar is a tensor, a
-    variable or, as in LoggingTensorHook, a tensor's name in the graph. They are computed in each of the
-    script's own runs, from the same feeds. every_n: runs from one exchange to the next; equal on all ranks,
-    which must make as many runs. process_set: the ranks that are averaged.
+    variable or, as in LoggingTensorHook, a tensor's name in the graph. They are computed in those of the
+    script's own runs that compute what they depend on, so that a run for the global step alone takes no
+    batch from the input; the newest values count. every_n: runs from one exchange to the next; equal on all
+    ranks, which must make as many runs. process_set: the ranks that are averaged.
 
     The last means are in `averages`, {name: float}, on every rank of the set; empty before the first
     exchange. The set's first rank logs them with tf.compat.v1.logging.info. A session that an error ends
@@ -65,33 +84,55 @@ class MetricAverageHook(tf.compat.v1.train.SessionRunHook):
         self._every_n = every_n
         self._process_set = process_set
         self._runs = 0
-        self._names = self._values = self._given = self._means = None
+        self._names = self._values = self._given = self._means = self._last = None
+        self._state, self._known = set(), {}
 
     def begin(self):
         self._runs = 0
-        self._names = self._values = self._given = self._means = None
+        self._names = self._values = self._given = self._means = self._last = None
         if not self._process_set.included():
             return
         scalars = _named_scalars(self._metrics)
         self._names = list(scalars)
         with tf.name_scope("MetricAverageHook"):
             self._values = tf.stack([tf.cast(tf.reshape(t, []), tf.float64) for t in scalars.values()])
+            self._state, self._known = _stateful([self._values.op]), {}
             # not the values themselves: after the last run there may be no data to compute them from
             self._given = tf.compat.v1.placeholder(tf.float64, self._values.shape)
             options = {"process_set": self._process_set, "compression": "none"}
             self._means = _allreduce(self._given, op=Average, **options)
 
     def before_run(self, run_context):
-        return None if self._means is None else tf.compat.v1.train.SessionRunArgs(self._values)
+        if self._means is None:
+            return None
+        is_due = self._last is None and (self._runs + 1) % self._every_n == 0
+        if is_due or self._comes_along(run_context.original_args):
+            return tf.compat.v1.train.SessionRunArgs(self._values)
+        return None
+
+    def _comes_along(self, run):
+        """Whether a run computes the metrics without further steps of a state, such as an input's."""
+        fetched = self._operations(run.fetches)
+        fed = self._operations(list(run.feed_dict or {}))
+        key = tuple(op.name for op in fetched), tuple(op.name for op in fed)
+        if key not in self._known:
+            self._known[key] = self._state <= _stateful(fetched).union(fed)
+        return self._known[key]
+
+    def _operations(self, structure):
+        graph = self._values.graph
+        elements = map(graph.as_graph_element, tf.nest.flatten(structure, expand_composites=True))
+        return [getattr(element, "op", element) for element in elements]
 
     def after_run(self, run_context, run_values):
         self._runs += 1
-        self._last = run_values.results
+        if run_values.results is not None:
+            self._last = run_values.results
         if self._means is not None and self._runs % self._every_n == 0:
             self._exchange(run_context.session)
 
     def end(self, session):
-        if self._means is not None and self._runs % self._every_n:
+        if self._last is not None and self._runs % self._every_n:
             self._exchange(session)
 
     def _exchange(self, session):

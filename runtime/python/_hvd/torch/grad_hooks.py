@@ -15,7 +15,7 @@ import torch
 
 from _hvd import basics
 from _hvd.torch.data_parallel import is_possible, refuse_ddp
-from _hvd.torch.parameters import name_in_world, numbered
+from _hvd.torch.parameters import name_in_world, numbered, start_world
 
 live = weakref.WeakSet()  # all listeners
 _unnamed = []  # references to those that have parameters without names of operations, in order of creation
@@ -87,20 +87,30 @@ class Listener:
                 added[p] = self.names.setdefault(p, number)
         if added:
             refuse_ddp(added)
-            _unnamed.append(weakref.ref(self))
         for p in added:
             self.delay[p] = self.passes
             self._hooks.append(on_gradient(p, self._hook()))
+        if added:
+            with _naming:
+                _unnamed.append(weakref.ref(self))
         return True
 
     def sent_as(self, p):
         """The name of the operation that reduces p's gradient."""
+        start_world()  # a rank that has joined begins to count now
         if _unnamed:
             _name_all()
+        if p not in self._sent_as:
+            self.take_names()
         return self._sent_as[p]
 
+    def take_no_place(self):
+        """It is named at its own first gradient."""
+        with _naming:
+            _unnamed[:] = [r for r in _unnamed if r() is not self]
+
     def take_names(self):
-        for p in self.delay:
+        for p in list(self.delay):
             if p not in self._sent_as:
                 self._sent_as[p] = name_in_world(p, self.names[p], self.settings.process_set)
 

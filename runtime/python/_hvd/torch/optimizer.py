@@ -200,7 +200,9 @@ def _rebuild(base, state, names, options):
     plain = object.__new__(base)
     plain.__setstate__(state)
     named = [(name, p) for p, name in names]
-    return DistributedOptimizer(plain, named, **options)
+    made = DistributedOptimizer(plain, named, **options)
+    made._hvd.take_no_place()  # this rank may be the only one with a copy
+    return made
 
 
 def _check(optimizer, op, gradient_predivide_factor, backward_passes_per_step, process_set):

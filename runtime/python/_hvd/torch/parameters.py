@@ -9,7 +9,8 @@ Invariants of the operations' names (name_in_world)
    models' classes are equal (GANs). A rank that computes the gradients in another order would swap them.
  - A parameter keeps its name as long as it lives, whatever optimizers come and go.
  - Ranks agree on them if they create optimizers of equal names in the same order. Those that are dropped
-   before the next gradient is sent do not count, so a rank may create one alone.
+   before the next gradient is sent do not count, so a rank may create one alone. A copy counts from its own
+   first gradient on, so a rank may keep one alone.
 """
 
 import gc
@@ -25,7 +26,7 @@ _taken = set()  # (process set, name) that any parameter has had in this world
 _world = None  # that of _taken
 
 
-def _start_world():
+def start_world():
     """Only the names of living parameters are taken in a new world: a rank that joins has no others."""
     global _world
     if _world == handles.world:
@@ -40,7 +41,7 @@ def _start_world():
 def name_in_world(p, name, process_set):
     """The name of the operation that reduces p's gradient: `name`, with a number if another parameter has
     had that."""
-    _start_world()
+    start_world()
     key, of_set = id(p), 0 if process_set is global_process_set else tuple(process_set.ranks)
     if key not in _names:
         _names[key] = weakref.ref(p, lambda _: _names.pop(key, None)), {}
@@ -65,10 +66,10 @@ def duplicates(names):
 
 
 def numbered(param_groups):
-    """Yields each parameter and a name of its place. The name contains how many there are: optimizers of
-    other lengths, which ranks may create in another order, do not meet."""
-    n = sum(len(group["params"]) for group in param_groups)
+    """Yields each parameter and a name of its place. The name contains the length of its group: optimizers
+    of other lengths, which ranks may create in another order, do not meet."""
     for g, group in enumerate(param_groups):
+        n = len(group["params"])
         for i, p in enumerate(group["params"]):
             yield p, f"allreduce.noname.{g}.{i}of{n}"
 

@@ -94,7 +94,12 @@ class Operation:
     def begin_after(self, *before):
         """Begins on a thread, when those have ended."""
         self._turn = threading.Event()
-        watchers.run(lambda: self._follow(before))
+        try:
+            watchers.run(lambda: self._follow(before))
+        except RuntimeError as e:  # no thread: later ones of this name must not wait for it
+            self._error = e
+            self._turn.set()
+            raise
 
     def _follow(self, before):
         for one in before:
