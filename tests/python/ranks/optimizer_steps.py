@@ -511,7 +511,7 @@ def a_copy_that_one_rank_keeps_changes_no_name():
 
 
 @check
-def a_rank_that_joins_counts_names_as_the_others_do():
+def a_rank_that_joins_counts_names_as_other_ranks_do():
     hvd.shutdown()
     hvd.init()
     if R == 0:  # rank 1 stands for a process that is lost after this
