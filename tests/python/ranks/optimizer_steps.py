@@ -170,7 +170,7 @@ def a_gan_zeroes_the_gradients_that_the_other_loss_has_left():
                     same_weights(net)
 
 
-@check
+@check_if(N > 1)
 def a_gan_that_zeroes_by_its_modules_gets_a_sentence():
     gen, disc = nets_of("equal shapes")
     gen_opt, disc_opt = (hvd.DistributedOptimizer(sgd(net.parameters())) for net in (gen, disc))
@@ -510,7 +510,7 @@ def a_copy_that_one_rank_keeps_changes_no_name():
             kept.append(copy.deepcopy((net, optimizer)))
 
 
-@check
+@check_if(N > 1)
 def a_rank_that_joins_counts_names_as_other_ranks_do():
     hvd.shutdown()
     hvd.init()
