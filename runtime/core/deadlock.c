@@ -89,11 +89,16 @@ static bool search_remove_others(void *arg, const struct negotiate_view *v)
     return true;
 }
 
+static bool tensor_is_transfer(const struct negotiate_view *v)
+{
+    return v->coll == COLL_SENDRECV || v->coll == COLL_PROBE;
+}
+
 static bool search_find_transfer(void *arg, const struct negotiate_view *v)
 {
     struct search *s = arg;
 
-    if (v->n_missing > 0 && (v->coll == COLL_SENDRECV || v->coll == COLL_PROBE))
+    if (v->n_missing > 0 && tensor_is_transfer(v))
         for (uint32_t r = 0; r < v->n_ranks && !s->has_transfer; r++)
             s->has_transfer = s->is_in[r] && negotiate_is_submitted(v, r);
     return !s->has_transfer;
@@ -160,14 +165,10 @@ static void deadlock_put_wait(const struct deadlock_wait *w, struct strbuf *out)
                   collective_name(w->tensor.coll));
 }
 
-static bool wait_is_transfer(const struct deadlock_wait *w)
-{
-    return w->tensor.coll == COLL_SENDRECV || w->tensor.coll == COLL_PROBE;
-}
-
 void deadlock_put(const struct deadlock *d, struct strbuf *out)
 {
-    bool is_transfer = wait_is_transfer(&d->of[0]) && wait_is_transfer(&d->of[1]);
+    bool is_transfer =
+        tensor_is_transfer(&d->of[0].tensor) && tensor_is_transfer(&d->of[1].tensor);
 
     strbuf_printf(out, "%u ranks wait only for each other: ", d->n_ranks);
     deadlock_put_wait(&d->of[0], out);

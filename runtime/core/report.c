@@ -189,7 +189,7 @@ static void put_bytes(struct strbuf *out, double n)
     strbuf_printf(out, u > 0 && n < 10 ? "%.1f %s" : "%.0f %s", n, units[u]);
 }
 
-static int percent(double share)
+static int share_to_percent(double share)
 {
     return (int)(share * 100 + 0.5);
 }
@@ -232,7 +232,7 @@ static void put_dry(const struct report_view *v, struct strbuf *out)
     strbuf_puts(out, " with communication and ");
     put_time(out, (double)d->without_ns);
     strbuf_printf(out, " without: communication costs %d %% of a step\n",
-                  percent(view_share(v)));
+                  share_to_percent(view_share(v)));
 }
 
 static void put_steps(const struct report_view *v, struct strbuf *out)
@@ -254,7 +254,7 @@ static void put_steps(const struct report_view *v, struct strbuf *out)
             out,
             " (%d %%) of %s waited for communication that computation did not "
             "hide\n",
-            percent(view_share(v)), of);
+            share_to_percent(view_share(v)), of);
     } else {
         strbuf_printf(
             out,

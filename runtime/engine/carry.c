@@ -325,9 +325,12 @@ static bool carry_is_dry(struct carry *c, const struct member_act *act)
 {
     const enum collective coll = act->items[0].req->coll;
     struct member *m = c->e->member;
-    uint32_t n_plan = member_plan_size(m);
+    uint32_t n_plan;
 
-    return n_plan > 0 && c->e->settings.is_dry_run
+    if (!c->e->settings.is_dry_run)
+        return false;
+    n_plan = member_plan_size(m);
+    return n_plan > 0
            && reporter_is_dry(&c->e->observe.reporter, member_counts(m).n_plans, n_plan,
                               act->n_items)
            && (coll == COLL_ALLREDUCE || coll == COLL_REDUCESCATTER);

@@ -87,7 +87,7 @@ bool reporter_is_dry(struct reporter *r,
                      uint32_t n_plan,
                      size_t n_tensors)
 {
-    return r->dry && dry_run_next(r->dry, plan, n_plan, n_tensors);
+    return dry_run_next(r->dry, plan, n_plan, n_tensors);
 }
 
 static struct report_totals reporter_totals(const struct reporter *r, uint64_t now_ns)

@@ -40,7 +40,7 @@ void reporter_batch(struct reporter *r,
                     uint64_t waited_ns);
 /* A step has ended that took ns; 0: the first of a sequence, which is not counted. */
 void reporter_step(struct reporter *r, uint64_t ns);
-/* Is a batch of n_tensors of the plan number `plan` of n_plan tensors carried out without
+/* In a dry run: is a batch of n_tensors of the plan number `plan` of n_plan tensors carried out without
  * communication? Called once for each batch of a plan, in order. */
 bool reporter_is_dry(struct reporter *r,
                      uint64_t plan,

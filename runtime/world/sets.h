@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The process sets of one world: their ranks and communicators. Set 0 is the world
  * itself. A set that its members added and one that all ranks added may have equal
- * ranks; two of one kind may not. Rank 0 assigns the ids (core/set_id.h). The pairs (core/pair.h) of this rank
- * are sets that only the seat sees. Only the seat changes the table and keeps pointers
- * into it; other threads get copies. */
+ * ranks; two of one kind may not. Rank 0 assigns the ids (core/set_id.h). The pairs
+ * (core/pair.h) of this rank are sets that only the seat sees. Only the seat changes the
+ * table and keeps pointers into it; other threads get copies. */
 #ifndef RUNTIME_WORLD_SETS_H
 #define RUNTIME_WORLD_SETS_H
 

@@ -176,15 +176,7 @@ def launch(world, data, folder, file, name):
     way = ["-m", "horovod.compat.tf1"] if name.startswith(FOR_TENSORFLOW_1) else []
     words = [*way, str(file), *OPTIONS.get(name, "").split()]
     with (folder / "output").open("wb") as output:
-        child = subprocess.Popen(
-            world.command(False, words),
-            cwd=folder,
-            env=world.env,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        child = run.start_ranks(world, False, words, folder, output)
         try:
             code = child.wait(timeout=world.args.limit)
         except subprocess.TimeoutExpired:

@@ -223,19 +223,24 @@ class Result:
         return sum(t.outcome in outcomes for t in self.tests.values())
 
 
+def start_ranks(world, alone, words, folder, output):
+    """Starts a launcher in a folder, as the leader of a session, so that its ranks can be killed with it."""
+    return subprocess.Popen(
+        world.command(alone, words),
+        cwd=folder,
+        env=world.env,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
 def launch(world, out, file, alone):
     """One launch; returns its exit code, None when it ran past the file's time."""
     words = [str(HERE / "rank.py"), str(out), str(world.args.limit), str(file)]
     with (out / "output").open("wb") as output:
-        child = subprocess.Popen(
-            world.command(alone, words),
-            cwd=file.parent,
-            env=world.env,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        child = start_ranks(world, alone, words, file.parent, output)
         try:
             return child.wait(timeout=world.args.file_limit)
         except subprocess.TimeoutExpired:

@@ -5,7 +5,7 @@
 
 static struct dry_run d;
 
-static int clear(void **state)
+static int dry_run_clear(void **state)
 {
     (void)state;
     memset(&d, 0, sizeof(d));
@@ -21,13 +21,15 @@ static bool run_step(uint64_t plan)
     return first;
 }
 
-UNIT_TEST_WITH(ten_steps_with_and_ten_without, clear, NULL)
+UNIT_TEST_WITH(ten_steps_with_and_ten_without, dry_run_clear, NULL)
 {
     for (int step = 0; step < 60; step++)
         assert_int_equal(run_step(1), step / 10 % 2 == 1);
 }
 
-UNIT_TEST_WITH(a_round_that_a_left_plan_did_not_complete_is_no_step, clear, NULL)
+UNIT_TEST_WITH(a_round_that_a_left_plan_did_not_complete_is_no_step,
+               dry_run_clear,
+               NULL)
 {
     for (int step = 0; step < 9; step++)
         assert_false(run_step(1));
@@ -36,7 +38,7 @@ UNIT_TEST_WITH(a_round_that_a_left_plan_did_not_complete_is_no_step, clear, NULL
     assert_true(run_step(2));
 }
 
-UNIT_TEST_WITH(the_first_steps_of_a_phase_are_not_measured, clear, NULL)
+UNIT_TEST_WITH(the_first_steps_of_a_phase_are_not_measured, dry_run_clear, NULL)
 {
     struct dry_run_result r;
 
@@ -53,7 +55,7 @@ UNIT_TEST_WITH(the_first_steps_of_a_phase_are_not_measured, clear, NULL)
     assert_int_equal(r.n_without, 16);
 }
 
-UNIT_TEST_WITH(outliers_do_not_count_and_the_last_steps_are_kept, clear, NULL)
+UNIT_TEST_WITH(outliers_do_not_count_and_the_last_steps_are_kept, dry_run_clear, NULL)
 {
     struct dry_run_result r;
 

@@ -55,7 +55,7 @@ static void step_of_two(float *a, float *b)
 static float a[N], b[N];
 
 /* Works for 20 ms, and longer on a busy machine than the last step took after it. */
-static void work(uint64_t step_ns)
+static void rank_work(uint64_t step_ns)
 {
     const struct timespec t = clock_timespec(20 * NS_PER_MS + 4 * step_ns);
 
@@ -71,7 +71,7 @@ RANK_BODY(slow_rank)
     report_init("HVD_REPORT", rank);
     for (int i = 0; i < 30; i++) {
         if (rank == SLOW_RANK)
-            work(step_ns);
+            rank_work(step_ns);
         began_ns = clock_now_ns();
         step_of_two(a, b);
         step_ns = clock_now_ns() - began_ns;

@@ -140,26 +140,29 @@ static PyObject *py_received_splits(PyObject *module, PyObject *args)
     return tuple;
 }
 
-static PyObject *py_joined_last(PyObject *module, PyObject *args)
+/* A rank that the runtime keeps with a handle. */
+static PyObject *rank_of_handle(PyObject *module,
+                                PyObject *args,
+                                const char *format,
+                                int (*get)(hvd_handle))
 {
     long long handle;
     int rank;
 
-    if (!PyArg_ParseTuple(args, "L:joined_last", &handle))
+    if (!PyArg_ParseTuple(args, format, &handle))
         return NULL;
-    rank = hvd_joined_last(handle);
+    rank = get(handle);
     return rank < 0 ? raise_status(module, rank, 0) : PyLong_FromLong(rank);
+}
+
+static PyObject *py_joined_last(PyObject *module, PyObject *args)
+{
+    return rank_of_handle(module, args, "L:joined_last", hvd_joined_last);
 }
 
 static PyObject *py_probed_rank(PyObject *module, PyObject *args)
 {
-    long long handle;
-    int rank;
-
-    if (!PyArg_ParseTuple(args, "L:probed_rank", &handle))
-        return NULL;
-    rank = hvd_probed_rank(handle);
-    return rank < 0 ? raise_status(module, rank, 0) : PyLong_FromLong(rank);
+    return rank_of_handle(module, args, "L:probed_rank", hvd_probed_rank);
 }
 
 static PyObject *py_release(PyObject *module, PyObject *args)
