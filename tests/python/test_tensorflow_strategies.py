@@ -5,10 +5,12 @@ import importlib.util
 import json
 import re
 import socket
+import sys
 import tempfile
 import textwrap
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from job import (
     DEBIAN_PYTHON,
@@ -139,12 +141,15 @@ class Roles(unittest.TestCase):
             f"worker 0: the chief at {address} does not answer within HOROVOD_START_TIMEOUT=0.5: Connection"
         )
         self.ends(tf_config(cluster, "worker"), text, HOROVOD_START_TIMEOUT="0.5")
+        text = 'worker 0: HOROVOD_START_TIMEOUT="soon" is not such as 600'
+        self.ends(tf_config(cluster, "worker"), text, HOROVOD_START_TIMEOUT="soon")
 
     def test_the_end_of_the_chief_is_the_end_of_its_connection(self):
         where = STAGE / "python/_hvd/compat/cluster.py"
         spec = importlib.util.spec_from_file_location("cluster", where)
         cluster = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(cluster)
+        with mock.patch.object(sys, "path", [str(STAGE / "python"), *sys.path]):
+            spec.loader.exec_module(cluster)
         for sent, why in ((b"", None), (b"PRI", "does not run under this program")):
             with socket.create_server(("127.0.0.1", 0)) as listener:
                 connection = socket.create_connection(listener.getsockname())

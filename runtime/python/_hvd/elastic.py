@@ -28,13 +28,12 @@ import copy
 import enum
 import functools
 import logging
-import os
 import pickle
 import queue
 import re
 import sys
 
-from _hvd import basics, handles, pickling
+from _hvd import basics, handles, knobs, pickling
 from _hvd.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
 FAILURES_WITHOUT_COMMIT = 3
@@ -270,23 +269,12 @@ def _parts(values, limit):
         yield part
 
 
-def _setting(name, pattern, fallback):
-    """A variable's text split by the pattern. hvd.init() has checked it, if it was set before."""
-    text = os.environ.get(name) or fallback
-    match = re.fullmatch(pattern, text)
-    if not match:
-        raise ValueError(f'{name}="{text}" is not such as {fallback}')
-    return match
-
-
 def _failures_allowed():
-    return int(_setting("HVD_ELASTIC_FAILURES", r"[1-9]\d*", "100")[0])
+    return int(knobs.match_of("HVD_ELASTIC_FAILURES", r"[1-9]\d*", "100")[0])
 
 
 def _timeout_ms():
-    match = _setting("HOROVOD_ELASTIC_TIMEOUT", r"(\d+(?:\.\d+)?)(ms|s|m|h)?", "600")
-    unit = {"ms": 1, "m": 60000, "h": 3600000}.get(match[2], 1000)
-    return max(1, int(float(match[1]) * unit))
+    return knobs.milliseconds_of("HOROVOD_ELASTIC_TIMEOUT", "600")
 
 
 class _Failures:

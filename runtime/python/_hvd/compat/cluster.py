@@ -15,12 +15,13 @@ address; it takes the address from TF_CONFIG of its own process, which gets anot
 
 import json
 import os
-import re
 import socket
 import sys
 import time
 
-_SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600}
+from _hvd import knobs
+
+_START = "HOROVOD_START_TIMEOUT"
 _kept = []  # until the process ends: the chief's listening socket, a server
 
 
@@ -111,9 +112,10 @@ def serve(task, import_tensorflow):
 def connect(task):
     """A connection to the chief's process; ends this process when there is none in time."""
     host, port = task.chief()
-    text = os.environ.get("HOROVOD_START_TIMEOUT") or "600"
-    number = re.fullmatch(r"([0-9.]+)(ms|s|m|h|)", text)
-    limit = time.monotonic() + (float(number[1]) * _SECONDS[number[2]] if number else 600)
+    try:
+        limit = time.monotonic() + knobs.milliseconds_of(_START, "600") / 1000
+    except ValueError as e:
+        sys.exit(f"{task}: {e}")
     while True:
         try:
             connection = socket.create_connection((host, port), timeout=10)
@@ -123,8 +125,8 @@ def connect(task):
         except OSError as e:
             if time.monotonic() >= limit:
                 sys.exit(
-                    f"{task}: the chief at {host}:{port} does not answer within HOROVOD_START_TIMEOUT="
-                    f"{text}: {e.strerror or e}"
+                    f"{task}: the chief at {host}:{port} does not answer within {_START}="
+                    f"{os.environ.get(_START) or 600}: {e.strerror or e}"
                 )
         time.sleep(0.2)
 
