@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "runtime/base/mem.h"
-#include "runtime/core/utf8.h"
+#include "runtime/base/utf8.h"
 
 /* Ranges of code points that are not printed: C1 controls, line separators, marks of
  * direction, and invisible ones (byte order mark, tags). */

@@ -29,9 +29,9 @@
 #include <string.h>
 
 #include "runtime/base/mem.h"
+#include "runtime/base/utf8.h"
 #include "runtime/core/nametab.h"
 #include "runtime/core/set_id.h"
-#include "runtime/core/utf8.h"
 
 enum track_state {
     TRACK_IDLE,
@@ -116,26 +116,6 @@ void trace_name(struct trace_event *ev, uint32_t process_set, const char *name)
 }
 
 /* --- JSON --- */
-
-/* Writes the inside of a JSON string; invalid UTF-8 becomes a question mark. */
-static void json_put_text(const char *s, struct strbuf *out)
-{
-    const unsigned char *p = (const unsigned char *)s;
-
-    while (*p) {
-        size_t n = utf8_length(p);
-
-        if (*p == '"' || *p == '\\')
-            strbuf_printf(out, "\\%c", *p);
-        else if (*p < 0x20)
-            strbuf_printf(out, "\\u%04x", *p);
-        else if (n == 0)
-            strbuf_putc(out, '?');
-        else
-            strbuf_add(out, p, n);
-        p += n > 0 ? n : 1;
-    }
-}
 
 /* Writes the end of a record: time, process and thread. */
 static void record_put_place(
@@ -227,7 +207,7 @@ trace_find_tensor(struct trace *t, const char *name, struct strbuf *out)
         out,
         ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":\"",
         n->pid);
-    json_put_text(name, out);
+    utf8_put_json(name, out);
     strbuf_printf(out,
                   "\"}},\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%u,"
                   "\"args\":{\"sort_index\":%u}}",
