@@ -8,11 +8,11 @@ OPERATOR_LIBS  := -lcurl -ljansson -lyaml -lmicrohttpd -lcrypto
 $(eval $(call archive,opcore,$(wildcard operator/doc/*.c operator/core/*.c operator/core/*/*.c)))
 $(eval $(call archive,opkube,$(filter-out operator/kube/fault_%,$(wildcard operator/kube/*.c))))
 $(eval $(call archive,opnofault,operator/kube/fault_none.c))
-$(eval $(call program,hvd-operator,$(OPERATOR_SHELL),opkube opnofault opcore contract base,$(OPERATOR_LIBS)))
-$(eval $(call program,hvd-operator-faults,$(OPERATOR_SHELL) operator/kube/fault_env.c,opkube opcore contract base,$(OPERATOR_LIBS)))
+$(eval $(call program,hvd-operator,$(OPERATOR_SHELL),opkube opnofault opcore live wire contract base,$(OPERATOR_LIBS)))
+$(eval $(call program,hvd-operator-faults,$(OPERATOR_SHELL) operator/kube/fault_env.c,opkube opcore live wire contract base,$(OPERATOR_LIBS)))
 ALL_BINS += $(O)/bin/hvd-operator
 
-$(eval $(call unit,op,opkube opnofault opcore contract base,$(OPERATOR_LIBS)))
+$(eval $(call unit,op,opkube opnofault opcore live wire contract base,$(OPERATOR_LIBS)))
 
 .PHONY: install-operator man-operator api-page
 install: install-operator

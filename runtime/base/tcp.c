@@ -130,19 +130,36 @@ static void set_nodelay(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* speed only */
 }
 
-static int connect_one(const struct addrinfo *ai, uint64_t deadline_ns)
+/* Returns the descriptor. *ret_is_pending: the connection is not established yet. */
+static int connect_begin(const struct addrinfo *ai, bool *ret_is_pending)
 {
     CLEANUP(fd_close)
     int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int so_error = 0;
-    socklen_t n = sizeof(so_error);
+    int rc;
 
     if (fd < 0)
         return -errno;
     set_nodelay(fd);
-    if (connect(fd, ai->ai_addr, ai->ai_addrlen) < 0) {
-        if (errno != EINPROGRESS && errno != EINTR)
-            return -errno;
+    rc = connect(fd, ai->ai_addr, ai->ai_addrlen) < 0 ? errno : 0;
+    if (rc && rc != EINPROGRESS && rc != EINTR)
+        return -rc;
+    *ret_is_pending = rc != 0;
+
+    int keep = fd;
+    fd = -1;
+    return keep;
+}
+
+static int connect_one(const struct addrinfo *ai, uint64_t deadline_ns)
+{
+    bool is_pending = false;
+    CLEANUP(fd_close) int fd = connect_begin(ai, &is_pending);
+    int so_error = 0;
+    socklen_t n = sizeof(so_error);
+
+    if (fd < 0)
+        return fd;
+    if (is_pending) {
         int rc = fd_wait(fd, POLLOUT, deadline_ns);
         if (rc < 0)
             return rc;
@@ -155,6 +172,21 @@ static int connect_one(const struct addrinfo *ai, uint64_t deadline_ns)
     int keep = fd;
     fd = -1;
     return keep;
+}
+
+int tcp_connect_begin(const char *address, uint16_t port, int *ret_fd, struct err *err)
+{
+    CLEANUP(addrinfo_freep) struct addrinfo *list = NULL;
+    bool is_pending;
+    int rc = addr_resolve(address, port, AI_NUMERICHOST, &list, err);
+
+    if (rc)
+        return rc;
+    rc = connect_begin(list, &is_pending);
+    if (rc < 0)
+        return err_errno(err, -rc, "cannot connect to %s port %u", address, port);
+    *ret_fd = rc;
+    return 0;
 }
 
 /* One pass over all addresses of host. */

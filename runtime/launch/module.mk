@@ -2,7 +2,7 @@
 LAUNCH_SRC := $(filter-out runtime/launch/agent_main.c runtime/launch/horovodrun_main.c,\
                 $(wildcard runtime/launch/*.c runtime/launch/core/*.c) \
                 $(if $(filter static,$(V)),$(wildcard runtime/launch/static/*.c)))
-LAUNCH_LIBS := launch rendezvous wire contract base
+LAUNCH_LIBS := launch live rendezvous wire contract base
 $(eval $(call archive,launch,$(LAUNCH_SRC)))
 # libsodium encrypts what may hold secrets. It is linked in like libyaml, below.
 LIBSODIUM := $(shell gcc -print-file-name=libsodium.a)

@@ -27,7 +27,10 @@ struct live_rank {
     struct live_progress progress; /* metrics only from ranks that set some */
 };
 
+const char *live_rank_state_name(enum live_rank_state s);
+void live_rank_init(struct live_rank *r); /* progress is unknown, all else 0 */
 void live_rank_pack(const struct live_rank *r, struct strbuf *out);
 int live_rank_unpack(const void *p, size_t n, struct live_rank *ret, struct err *err);
+void live_rank_json(const struct live_rank *r, struct strbuf *out); /* one object */
 
 #endif

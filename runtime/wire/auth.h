@@ -39,6 +39,7 @@ enum auth_role {
     ROLE_LAUNCHER,
     ROLE_AGENT_SERVE,
     ROLE_SHELL,
+    ROLE_READER, /* of the live report (live/live_query.h) */
 };
 
 struct auth_id {

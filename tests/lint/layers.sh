@@ -10,6 +10,7 @@ table='
 runtime/base        -
 runtime/contract    runtime/base
 runtime/wire        runtime/base runtime/contract
+runtime/live        runtime/base runtime/contract runtime/wire
 runtime/rendezvous  runtime/base runtime/contract runtime/wire
 runtime/bootstrap   runtime/base runtime/contract
 runtime/core        runtime/base runtime/contract runtime/wire
@@ -20,13 +21,13 @@ runtime/observe     runtime/base runtime/contract runtime/core runtime/control r
 runtime/engine      runtime/base runtime/contract runtime/core runtime/control runtime/backend runtime/observe runtime/world/settings.h runtime/world/sets.h hvd.h
 runtime/world       runtime/base runtime/contract runtime/core runtime/control runtime/backend runtime/engine runtime/rendezvous runtime/wire runtime/bootstrap hvd.h
 runtime/api         runtime/base runtime/contract runtime/core runtime/world runtime/engine runtime/bootstrap runtime/wire/bytes.h hvd.h
-runtime/launch      runtime/base runtime/contract runtime/rendezvous runtime/wire
+runtime/launch      runtime/base runtime/contract runtime/live runtime/rendezvous runtime/wire
 runtime/python      hvd.h
 runtime/tensorflow  hvd.h
 operator/doc        runtime/base
-operator/core       runtime/base runtime/contract operator/doc operator/kube/path.h
+operator/core       runtime/base runtime/contract runtime/live operator/doc operator/kube/path.h
 operator/kube       runtime/base operator/doc
-operator            runtime/base runtime/contract runtime/rendezvous operator/core operator/kube operator/doc
+operator            runtime/base runtime/contract runtime/live runtime/rendezvous runtime/wire operator/core operator/kube operator/doc
 spank_plugin        runtime/base runtime/contract runtime/rendezvous
 '
 mapfile -t sources < <(files 'runtime/*.c' 'runtime/*.h' 'operator/*.c' 'operator/*.h' 'spank_plugin/*.c' 'spank_plugin/*.h')

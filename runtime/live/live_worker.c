@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tables of a rank's record. Called by the agents and the hub. */
+#include "runtime/live/live_worker.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/live/live_progress.h"
+
+#define AT(field) offsetof(struct live_rank, field)
+
+static const struct live_field rank_fields[] = {
+    {"rank", LIVE_U32, AT(rank), 0, 0},
+    {"pid", LIVE_U32, AT(pid), 0, 0},
+    {"state", LIVE_RANK_STATE, AT(state), 0, 0},
+    {"age", LIVE_MS, AT(age_ms), 0, 0},
+    {"steps", LIVE_U64, AT(steps), 0, 0},
+    {"stepNanoseconds", LIVE_U64, AT(step_ns), 0, 0},
+    {"blockedNanoseconds", LIVE_U64, AT(blocked_ns), 0, 0},
+    {"busBytes", LIVE_U64, AT(bus_bytes), 0, 0},
+    {"allreduceNanoseconds", LIVE_U64, AT(allreduce_ns), 0, 0},
+    {"readyNanoseconds", LIVE_U64, AT(ready_ns), 0, 0},
+    {"batches", LIVE_U64, AT(n_batches), 0, 0},
+    {"cpuSeconds", LIVE_MS, AT(cpu_ms), 0, 0},
+    {"residentBytes", LIVE_U64, AT(rss_bytes), 0, 0},
+};
+static const struct live_section sections[] = {
+    {1, NULL, 0, rank_fields, ARRAY_LEN(rank_fields), NULL},
+    {2, "progress", AT(progress), live_progress_fields, LIVE_PROGRESS_FIELDS, NULL},
+};
+
+const char *live_rank_state_name(enum live_rank_state s)
+{
+    switch (s) {
+    case LIVE_RANK_STARTED:
+        return "Started";
+    case LIVE_RANK_IN_WORLD:
+        return "InWorld";
+    case LIVE_RANK_EXITED:
+        return "Exited";
+    }
+    return "Unknown";
+}
+
+void live_rank_init(struct live_rank *r)
+{
+    memset(r, 0, sizeof(*r));
+    live_progress_init(&r->progress);
+}
+
+void live_rank_pack(const struct live_rank *r, struct strbuf *out)
+{
+    live_sections_pack(sections, ARRAY_LEN(sections), r, out);
+}
+
+int live_rank_unpack(const void *p, size_t n, struct live_rank *ret, struct err *err)
+{
+    AUTOFREE struct live_rank *r = mem_alloc(sizeof(*r));
+    int rc;
+
+    if (!r)
+        return err_set(err, -ENOMEM, "out of memory for a rank's record");
+    live_rank_init(r);
+    rc = live_sections_unpack(sections, ARRAY_LEN(sections), p, n, r, "rank's record",
+                              err);
+    if (rc == 0)
+        *ret = *r;
+    return rc;
+}
+
+void live_rank_json(const struct live_rank *r, struct strbuf *out)
+{
+    live_sections_json(sections, ARRAY_LEN(sections), r, out);
+}
