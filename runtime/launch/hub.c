@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One thread, one poll(): the listening socket, the connections of all agents, and a
- * socket to end the thread.
+/* One thread, one poll(): the listening socket, the connections of all agents, those of
+ * readers (readers.h), and a socket to end the thread.
  *
  *   strangers -> handshake (wire/accept.h) -> frames -> meet.c
  *                                        TABLE, STOP, FINISH, WORLD <-'
@@ -36,6 +36,8 @@
 #define ABSENT_NS                                                                      \
     (5 * NS_PER_S)     /* for agents that connect after a failure before the start */
 #define SPARE_CONNS 64 /* connections of restarted agents */
+#define FIXED_FDS   (2 + READERS_MAX) /* before those of agents */
+
 static void hub_close_conn(struct hub *h, struct conn *c, const char *why)
 {
     if (c->is_closing)
@@ -54,6 +56,10 @@ static void hub_admit(void *arg, const struct admitted *m)
     struct hub *h = arg;
     struct conn *c;
     int fd = m->fd;
+    if (m->role == ROLE_READER) {
+        readers_admit(&h->readers, m, clock_now_ns());
+        return;
+    }
     if (h->n == h->max) {
         log_warn("agent refused, too many are connected", "address=%s connected=%zu",
                  m->address, h->n);
@@ -142,7 +148,7 @@ static int hub_make_room(struct hub *h, uint32_t workers, struct err *err)
     if (max <= h->max)
         return 0;
     struct conn **conns = mem_calloc(max, sizeof(struct conn *));
-    struct pollfd *fds = mem_calloc(max + 2, sizeof(*fds));
+    struct pollfd *fds = mem_calloc(2 + READERS_MAX + max, sizeof(*fds));
     if (!conns || !fds) {
         mem_free(conns);
         mem_free(fds);
@@ -172,6 +178,7 @@ static void hub_form_world(struct hub *h)
     }
     log_info("forming another world", "generation=%u workers=%u before=%u",
              h->meet.generation, h->meet.workers, before);
+    hub_live_meet(h);
     rdv_server_stop(h->server);
     h->server = NULL;
     h->n_reported = h->n_broken = 0;
@@ -217,6 +224,8 @@ static void hub_decide(struct hub *h)
     case MEET_RUNNING:
         if (hub_start_rendezvous(h, &err) < 0 || hub_send_table(h, &err) < 0)
             hub_fail_own(h, &err);
+        else
+            hub_live_start(h);
         break;
     case MEET_STOPPED:
         hub_send_stop(h);
@@ -227,8 +236,10 @@ static void hub_decide(struct hub *h)
     case MEET_WAITING:
         break;
     }
-    if (due == MEET_STOPPED || due == MEET_FINISHED)
+    if (due == MEET_STOPPED || due == MEET_FINISHED) {
         h->linger_ns = now + LINGER_NS;
+        hub_live_end(h);
+    }
 }
 
 static void hub_log_progress(struct hub *h, uint64_t now_ns)
@@ -272,6 +283,7 @@ static uint64_t hub_next_deadline(struct hub *h, bool has_ended, uint64_t now_ns
 {
     uint64_t due = earlier_ns(hub_tick(h, now_ns), meet_deadline_ns(&h->meet));
     due = earlier_ns(due, door_next_ns(h->acceptor.door));
+    due = earlier_ns(due, readers_next_ns(&h->readers));
     if (h->meet.state == MEET_WAITING)
         due = earlier_ns(due, h->progress_ns);
     if (has_ended)
@@ -285,9 +297,11 @@ static void hub_fill_fds(struct hub *h)
 {
     h->fds[0] = (struct pollfd){.fd = h->wake[0], .events = POLLIN};
     h->fds[1] = (struct pollfd){.fd = door_fd(h->acceptor.door), .events = POLLIN};
+    readers_fill_fds(&h->readers, h->fds + 2);
     for (size_t i = 0; i < h->n; i++) {
         const struct channel *c = &h->conns[i]->channel;
-        h->fds[2 + i] = (struct pollfd){.fd = c->conn.fd, .events = channel_events(c)};
+        h->fds[FIXED_FDS + i] =
+            (struct pollfd){.fd = c->conn.fd, .events = channel_events(c)};
     }
 }
 
@@ -301,15 +315,16 @@ static bool hub_serve_once(struct hub *h)
         return false;
     hub_fill_fds(h);
     size_t polled = h->n;
-    int ready = poll(h->fds, 2 + polled, clock_left_ms(due));
+    int ready = poll(h->fds, FIXED_FDS + polled, clock_left_ms(due));
     if (ready > 0 && h->fds[0].revents)
         return false;
     for (size_t i = 0; ready > 0 && i < polled; i++) {
-        if (h->fds[2 + i].revents && !h->conns[i]->is_closing)
+        if (h->fds[FIXED_FDS + i].revents && !h->conns[i]->is_closing)
             hub_serve_conn(h, h->conns[i]);
     }
     id = hub_id(h, 0);
     acceptor_serve(&h->acceptor, &id, hub_admit, h);
+    hub_serve_readers(h);
     hub_log_progress(h, clock_now_ns());
     hub_fail_rendezvous(h);
     hub_decide(h);
@@ -330,6 +345,8 @@ static void hub_free(struct hub *h)
 {
     for (size_t i = 0; i < h->n; i++)
         conn_free(h->conns[i]);
+    readers_close(&h->readers);
+    live_job_release(&h->live);
     rdv_server_stop(h->server);
     acceptor_close(&h->acceptor);
     fd_close(&h->listen_fd);
@@ -345,8 +362,10 @@ static void hub_free(struct hub *h)
 
 static int hub_open(struct hub *h, struct err *err)
 {
-    static const struct accept_kind kind = {
-        .name = "hub", .mine = ROLE_AGENT_HUB, .theirs = ROLE_AGENT};
+    static const struct accept_kind kind = {.name = "hub",
+                                            .mine = ROLE_AGENT_HUB,
+                                            .theirs = ROLE_AGENT,
+                                            .or_theirs = ROLE_READER};
     const struct agent_env *a = &h->env;
     uint16_t port;
     int rc = meet_init(&h->meet, a->num_workers, a->slots, a->np, a->start_timeout_s,
@@ -354,6 +373,7 @@ static int hub_open(struct hub *h, struct err *err)
     if (rc < 0)
         return rc;
     meet_know_world(&h->meet, a->generation, *a->world_file != '\0');
+    hub_live_init(h);
     if ((rc = hub_make_room(h, a->num_workers, err)) < 0)
         return rc;
     if (tcp_listen("::", a->checkin_port, &h->listen_fd, &port, NULL) < 0) {

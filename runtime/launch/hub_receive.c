@@ -131,6 +131,8 @@ int hub_take_frame(struct hub *h,
         return hub_take_world(h, c, f, err);
     case MESSAGE_LEAVING:
         return hub_take_leaving(h, c, f, err);
+    case MESSAGE_LIVE:
+        return hub_take_live(h, f, err);
     case MESSAGE_PING:
         return 0;
     }

@@ -11,6 +11,7 @@
  *   WORLD    to hub    generation:4 workers:4: a world in this agent's file
  *            to agent  the same: stop the ranks; send HELLO in this world, or exit
  *   LEAVING  to hub    worker:4 generation:4: it received a stop signal
+ *   LIVE     to hub    generation:4 and a rank's record (live/live_worker.h)
  *   PING     both
  *
  *   failure  blames+1:4 first_rank:4 n_ranks:4 message:str
@@ -25,6 +26,7 @@
 #include "runtime/contract/hostlist.h"
 #include "runtime/contract/job_world.h"
 #include "runtime/launch/core/verdict.h"
+#include "runtime/live/live_worker.h"
 
 enum message_type {
     MESSAGE_HELLO = 1,
@@ -36,7 +38,8 @@ enum message_type {
     MESSAGE_REFUSED,
     MESSAGE_PING,
     MESSAGE_WORLD,
-    MESSAGE_LEAVING
+    MESSAGE_LEAVING,
+    MESSAGE_LIVE
 };
 #define MESSAGE_TO_HUB_MAX_BYTES   8192
 #define MESSAGE_TO_AGENT_MAX_BYTES (24u << 20) /* a table of 65536 hosts */
@@ -70,6 +73,12 @@ int failed_read(const uint8_t *p,
                 struct err *err);
 void world_write(const struct job_world *w, struct strbuf *out);
 int world_read(const uint8_t *p, size_t n, struct job_world *ret, struct err *err);
+void live_write(uint32_t generation, const struct live_rank *r, struct strbuf *out);
+int live_read(const uint8_t *p,
+              size_t n,
+              uint32_t *ret_generation,
+              struct live_rank *ret,
+              struct err *err);
 void origin_write(const struct origin *o, struct strbuf *out);
 int origin_read(const uint8_t *p, size_t n, struct origin *ret, struct err *err);
 
