@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "runtime/base/mem.h"
 
@@ -51,6 +52,57 @@ int stats_page_check(const void *p, size_t n, struct err *err)
                        page->version, page->n_words, STATS_VERSION, STATS_N_WORDS);
     return 0;
 }
+
+/* --- progress --- */
+
+_Static_assert(sizeof(struct stats_progress) % 8 == 0, "whole words");
+
+void stats_progress_init(struct stats_progress *p)
+{
+    memset(p, 0, sizeof(*p));
+    p->step = p->total_steps = p->epoch = p->total_epochs = -1;
+    p->samples = p->commit_step = -1;
+}
+
+void stats_page_put_progress(struct stats_page *page, const struct stats_progress *p)
+{
+    uint64_t turn = atomic_load_explicit(&page->progress_turn, memory_order_relaxed);
+    const size_t n =
+        offsetof(struct stats_progress, metrics) + p->n_metrics * sizeof(p->metrics[0]);
+
+    turn |= 1;
+    /* release: a reader that sees one of the words sees the odd turn before it, and one
+     * that sees the even turn sees all words. */
+    atomic_store_explicit(&page->progress_turn, turn, memory_order_relaxed);
+    for (size_t i = 0; i < n / 8; i++) {
+        uint64_t word;
+
+        memcpy(&word, (const char *)p + 8 * i, 8);
+        atomic_store_explicit(&page->progress[i], word, memory_order_release);
+    }
+    atomic_store_explicit(&page->progress_turn, turn + 1, memory_order_release);
+}
+
+void stats_page_get_progress(const struct stats_page *page, struct stats_progress *ret)
+{
+    uint64_t n;
+
+    for (size_t i = 0; i < STATS_PROGRESS_WORDS; i++) {
+        uint64_t word = atomic_load_explicit(&page->progress[i], memory_order_relaxed);
+
+        memcpy((char *)ret + 8 * i, &word, 8);
+    }
+    n = ret->n_metrics;
+    ret->n_metrics = 0;
+    if (n > STATS_METRICS_MAX || page->progress_turn % 2 != 0)
+        return;
+    for (size_t i = 0; i < n; i++)
+        if (ret->metrics[i].name[0]
+            && memchr(ret->metrics[i].name, 0, sizeof(ret->metrics[i].name)))
+            ret->metrics[ret->n_metrics++] = ret->metrics[i];
+}
+
+/* --- text --- */
 
 static void put_value(enum unit unit, uint64_t v, struct strbuf *out)
 {

@@ -6,7 +6,12 @@
  * (HVD_STATS_DIR), the page is the file rank.N there, mapped: the launcher can read it
  * at any time, even of a rank that hangs or has exited. The rank stores whole aligned
  * 64-bit words without locks, so two counters that are read together may be a few
- * operations apart. Pure, except for the atomic words. */
+ * operations apart. Pure, except for the atomic words.
+ *
+ * The page also holds what the program reports about itself (hvd_progress). This record
+ * is read as a whole: progress_turn is odd while it is being written. A reader in another
+ * process copies the page and takes the copy if the turn before and after it was the same
+ * even number (launch/stats_dir.c). */
 #ifndef RUNTIME_CONTRACT_STATS_PAGE_H
 #define RUNTIME_CONTRACT_STATS_PAGE_H
 
@@ -16,9 +21,12 @@
 #include "runtime/base/err.h"
 #include "runtime/base/strbuf.h"
 
-#define STATS_MAGIC   0x3174617473647668ull /* "hvdstat1", little endian */
-#define STATS_VERSION 1u
-#define STATS_KINDS   16 /* words of a counter by kind; enum collective is the index */
+#define STATS_MAGIC       0x3174617473647668ull /* "hvdstat1", little endian */
+#define STATS_VERSION     2u
+#define STATS_KINDS       16 /* words of a counter by kind; enum collective is the index */
+
+#define STATS_METRICS_MAX 16
+#define STATS_NAME_MAX    128 /* of a metric, with NUL */
 
 /* clang-format off */
 
@@ -62,7 +70,8 @@
     X(DEVICE_SM, NOW, "hvd_device_compute_capability", "compute capability of the GPU in use, 90 is 9.0; 0: no GPU") \
     X(DEVICE_NCCL, NOW, "hvd_device_nccl_version", "version of the NCCL in use, 22705 is 2.27.5; 0: none") \
     X(DEVICE_CUDA, NOW, "hvd_device_cuda_version", "CUDA version of the driver in use, 12040 is 12.4; 0: none") \
-    X(BLOCKED_NS, NS, "hvd_blocked_seconds_total", "time in which at least one thread of the program waited for an operation")
+    X(BLOCKED_NS, NS, "hvd_blocked_seconds_total", "time in which at least one thread of the program waited for an operation") \
+    X(READY_NS, NS, "hvd_ready_seconds_total", "time from the submission of a batch's last tensor on this rank to the end of the batch, summed: this rank waited for others; the rank with the smallest value is the one that others wait for")
 
 /* clang-format on */
 
@@ -77,11 +86,29 @@ enum stats_id { /* index of a word */
                         STATS_N_WORDS
 };
 
+/* What the program reports about itself. -1: unknown. Whole 64-bit words. */
+struct stats_progress {
+    int64_t step, total_steps, epoch, total_epochs;
+    int64_t samples;          /* of the whole job */
+    int64_t commit_step;      /* `step` at the last commit */
+    uint64_t commit_wall_us;  /* of the last commit of elastic state; 0: none */
+    uint64_t updated_wall_us; /* of the last call; 0: none */
+    uint64_t n_metrics;
+    struct stats_metric {
+        char name[STATS_NAME_MAX];
+        double value; /* may be infinite or NaN */
+    } metrics[STATS_METRICS_MAX];
+};
+#define STATS_PROGRESS_WORDS (sizeof(struct stats_progress) / 8)
+
 struct stats_page { /* layout of the file; native byte order */
     uint64_t magic;
     uint32_t version, n_words;
     uint32_t rank, size, generation, pid;
-    _Atomic uint64_t words[STATS_N_WORDS];
+    uint64_t begin_wall_us; /* the world began on this rank */
+    _Atomic uint64_t progress_turn;
+    _Atomic uint64_t progress[STATS_PROGRESS_WORDS]; /* a struct stats_progress */
+    _Atomic uint64_t words[STATS_N_WORDS]; /* last: later versions have more */
 };
 
 /* Any thread. */
@@ -94,6 +121,14 @@ static inline uint64_t stats_word(const struct stats_page *p, size_t i)
  * with the reason. A page of a later version may be longer; its new words are
  * ignored. */
 int stats_page_check(const void *p, size_t n, struct err *err);
+
+void stats_progress_init(struct stats_progress *p); /* all unknown */
+/* One thread at a time. */
+void stats_page_put_progress(struct stats_page *page, const struct stats_progress *p);
+/* From a copy of a page. It may hold anything: metrics whose number or name is impossible
+ * are left out, and all of them if the copy was made while the rank wrote (the numbers
+ * are whole words and may be a call apart then). */
+void stats_page_get_progress(const struct stats_page *page, struct stats_progress *ret);
 
 /* Prometheus text format, each metric with all pages' lines together; kinds that a rank
  * has not used have no line. */

@@ -20,7 +20,29 @@
 
 enum { PAGES_MAX = 65536 };
 
-static struct stats_page *stats_page_read(const char *path)
+/* The rank writes its progress within a microsecond. One that was stopped or killed
+ * meanwhile leaves an odd turn, and numbers without metrics. */
+static ssize_t page_copy(int fd, struct stats_page *ret)
+{
+    enum { TRIES = 16 };
+    const off_t at = offsetof(struct stats_page, progress_turn);
+    uint64_t before, after;
+    ssize_t n = 0;
+
+    for (int i = 0; i < TRIES; i++) {
+        if (pread(fd, &before, sizeof(before), at) != sizeof(before))
+            return -1;
+        n = pread(fd, ret, sizeof(*ret), 0);
+        if (n < 0 || pread(fd, &after, sizeof(after), at) != sizeof(after))
+            return -1;
+        if (before % 2 == 0 && before == after)
+            return n;
+    }
+    ret->progress_turn |= 1;
+    return n;
+}
+
+struct stats_page *stats_page_read(const char *path)
 {
     CLEANUP(fd_close)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -29,7 +51,7 @@ static struct stats_page *stats_page_read(const char *path)
 
     if (fd < 0 || !p)
         return NULL;
-    n = pread(fd, p, sizeof(*p), 0);
+    n = page_copy(fd, p);
     if (n < 0 || stats_page_check(p, (size_t)n, NULL) < 0)
         return NULL;
     return TAKE(p);

@@ -4,9 +4,14 @@
 #define RUNTIME_LAUNCH_STATS_DIR_H
 
 #include "runtime/base/strbuf.h"
+#include "runtime/contract/stats_page.h"
 
 /* Appends the pages in dir as Prometheus' text, by rank. A folder that is missing has no
  * page. */
 void stats_dir_text(const char *dir, struct strbuf *out);
+
+/* A copy of one page, for the caller to mem_free; NULL: there is none, or memory is
+ * out. */
+struct stats_page *stats_page_read(const char *path);
 
 #endif

@@ -239,7 +239,7 @@ void observe_transferred(struct observer *o,
                          uint32_t n_members,
                          uint64_t began_ns)
 {
-    uint64_t bytes = 0, waited_ns = 0, now = clock_now_ns();
+    uint64_t bytes = 0, waited_ns = 0, last_ns = 0, now = clock_now_ns();
     size_t n_ops = 0;
 
     for (size_t i = 0; i < act->n_items; i++) {
@@ -250,12 +250,15 @@ void observe_transferred(struct observer *o,
         n_ops++;
         bytes += op->bytes;
         waited_ns += began_ns - op->submitted_ns;
+        last_ns = last_ns > op->submitted_ns ? last_ns : op->submitted_ns;
     }
     reporter_batch(&o->reporter, n_ops, bytes, waited_ns);
     stats_update_counts(o,
                         now); /* before waiters wake, so they read complete counters */
     stats_batch(&o->stats, act->items[0].req->coll, act->n_items, n_members, bytes,
                 waited_ns, now - began_ns);
+    if (n_ops > 0)
+        stats_add(&o->stats, STATS_READY_NS, now - last_ns);
 }
 
 static uint64_t op_output_bytes(const struct op *op)

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
@@ -62,6 +63,7 @@ SAME(device_sm, STATS_DEVICE_SM);
 SAME(device_nccl, STATS_DEVICE_NCCL);
 SAME(device_cuda, STATS_DEVICE_CUDA);
 SAME(blocked_ns, STATS_BLOCKED_NS);
+SAME(ready_ns, STATS_READY_NS);
 #undef SAME
 
 static int stats_map_file(struct stats *s, const char *dir, struct err *err)
@@ -97,6 +99,7 @@ void stats_init(struct stats *s,
                 uint64_t now_ns)
 {
     struct err err = ERR_INIT;
+    struct stats_progress unknown;
 
     memset(s, 0, sizeof(*s));
     s->own.magic = STATS_MAGIC;
@@ -106,6 +109,9 @@ void stats_init(struct stats *s,
     s->own.size = size;
     s->own.generation = generation;
     s->own.pid = (uint32_t)getpid();
+    s->own.begin_wall_us = clock_wall_us();
+    stats_progress_init(&unknown);
+    stats_page_put_progress(&s->own, &unknown);
     s->page = &s->own;
     s->begin_ns = now_ns;
     if (dir[0] && stats_map_file(s, dir, &err) < 0)

@@ -35,7 +35,8 @@ def test_counters_of_the_ranks_are_served(folder):
     same(read(f"{folder}/dir.0"), read(f"{folder}/dir.1"), "folder of counters")
     # as a rank of a later version writes it (runtime/contract/stats_page.h): more words than known
     words = [7] + [0] * 255
-    page = struct.pack("<QIIIIII", 0x3174617473647668, 1, len(words), 1, 2, 0, 99)
+    page = struct.pack("<QIIIIII", 0x3174617473647668, 2, len(words), 1, 2, 0, 99)
+    page += bytes(8 + 8 + 9 * 8 + 16 * (128 + 8))  # its begin, and what the program reports
     page += struct.pack(f"<{len(words)}Q", *words)
     with open(f"{read(f'{folder}/dir.1').strip()}/rank.1", "wb") as f:
         f.write(page)

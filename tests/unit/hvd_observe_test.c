@@ -64,6 +64,66 @@ static void step_of_four(float *v)
         CHECK_OK(wait_release(h[i]));
 }
 
+/* --- waiting for others --- */
+
+static struct { /* of one round, written by its rank */
+    uint64_t before_ns, after_ns;
+} * submits; /* by rank, shared: around the submission of its last tensor */
+
+/* A rank waits for others from the submission of a batch's last tensor: at least until
+ * each other rank submits, at most until the end. The tensors of a group are a batch. */
+static void round_with_late_ranks(int rank, int size, const char *group)
+{
+    float v[2] = {0};
+    int64_t n = 1;
+    struct hvd_tensor t[2] = {tensor_1d("first", HVD_FLOAT32, &v[0], &v[0], &n),
+                              tensor_1d("last", HVD_FLOAT32, &v[1], &v[1], &n)};
+    const struct timespec late = {.tv_nsec = (rank + 1) * 5000000L};
+    struct hvd_stats a = stats_now(), b;
+    uint64_t waited_ns, end_ns;
+    hvd_handle h[2];
+
+    for (int i = group ? 0 : 1; i < 2; i++) {
+        t[i].group = group;
+        t[i].group_size = 2;
+        CHECK(i == 0 || nanosleep(&late, NULL) == 0, "%d", errno);
+        submits[rank].before_ns = clock_now_ns();
+        CHECK_OK(hvd_allreduce_async(&t[i], HVD_SUM, 1, 1, 0, &h[i]));
+        submits[rank].after_ns = clock_now_ns();
+    }
+    for (int i = group ? 0 : 1; i < 2; i++)
+        CHECK_OK(wait_release(h[i]));
+    end_ns = clock_now_ns();
+    b = stats_now();
+    waited_ns = b.ready_ns - a.ready_ns;
+    CHECK(b.batches - a.batches == 1, "%d", (int)(b.batches - a.batches));
+    CHECK(waited_ns > 0 && waited_ns <= end_ns - submits[rank].before_ns, "%d us of %d",
+          (int)(waited_ns / 1000), (int)((end_ns - submits[rank].before_ns) / 1000));
+    CHECK_OK(barrier_now("all have written"));
+    for (int r = 0; r < size; r++)
+        CHECK(waited_ns >= after_ns(submits[rank].after_ns, submits[r].before_ns),
+              "%d us, rank %d", (int)(waited_ns / 1000), r);
+    CHECK_OK(barrier_now("all have read"));
+}
+
+INIT_BODY(late_ranks)
+{
+    for (int i = 0; i < 3; i++)
+        round_with_late_ranks(rank, size, "g");
+    for (int i = 0; i < 12; i++)
+        round_with_late_ranks(rank, size, NULL);
+    CHECK(stats_now().planned > 0, "no plan");
+}
+
+UNIT_TEST(a_rank_waits_from_its_last_submission)
+{
+    submits =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(submits, MAP_FAILED);
+    world_run(3, late_ranks);
+    (void)munmap(submits, 4096);
+}
+
 /* The figure that the frozen plan is for: no message about work in 200 steps. */
 INIT_TEST(a_steady_loop_sends_nothing, 2)
 {

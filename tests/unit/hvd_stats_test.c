@@ -151,6 +151,85 @@ UNIT_TEST(kinds_have_the_names_of_collectives)
     assert_true(COLL_COUNT <= STATS_KINDS);
 }
 
+/* --- progress --- */
+
+static struct stats_progress progress_now(const struct stats *s)
+{
+    struct stats_progress p;
+
+    memset(&p, 0x55, sizeof(p));
+    stats_page_get_progress(s->page, &p);
+    return p;
+}
+
+UNIT_TEST(a_new_world_knows_no_progress)
+{
+    static struct stats s;
+    struct stats_progress p;
+    uint64_t before_us = clock_wall_us();
+
+    stats_init(&s, "", 3, 8, 7, 0);
+    assert_in_range(s.page->begin_wall_us, before_us, clock_wall_us());
+    p = progress_now(&s);
+    assert_true(p.step == -1 && p.total_steps == -1 && p.epoch == -1);
+    assert_true(p.total_epochs == -1 && p.samples == -1 && p.commit_step == -1);
+    assert_true(p.updated_wall_us == 0 && p.commit_wall_us == 0 && p.n_metrics == 0);
+    stats_release(&s);
+}
+
+UNIT_TEST(progress_is_read_as_it_was_put)
+{
+    static struct stats s;
+    struct stats_progress p, q;
+
+    stats_init(&s, "", 3, 8, 7, 0);
+    stats_progress_init(&p);
+    p.step = 17;
+    p.samples = INT64_MAX;
+    p.updated_wall_us = 5;
+    p.n_metrics = 2;
+    (void)strcpy(p.metrics[0].name, "loss");
+    p.metrics[0].value = 0.25;
+    memset(p.metrics[1].name, 'x', STATS_NAME_MAX - 1);
+    p.metrics[1].name[STATS_NAME_MAX - 1] = '\0';
+    p.metrics[1].value = -1e300;
+    stats_page_put_progress(s.page, &p);
+    q = progress_now(&s);
+    assert_memory_equal(&p, &q, offsetof(struct stats_progress, metrics[2]));
+    p.n_metrics = 0;
+    stats_page_put_progress(s.page, &p);
+    assert_int_equal(progress_now(&s).n_metrics, 0);
+    stats_release(&s);
+}
+
+UNIT_TEST(impossible_metrics_are_left_out)
+{
+    static struct stats s;
+    struct stats_progress p;
+
+    stats_init(&s, "", 3, 8, 7, 0);
+    stats_progress_init(&p);
+    p.step = 17;
+    p.n_metrics = 3;
+    (void)strcpy(p.metrics[0].name, "loss");
+    memset(p.metrics[1].name, 'x', STATS_NAME_MAX); /* no end */
+    (void)strcpy(p.metrics[2].name, "accuracy");
+    stats_page_put_progress(s.page, &p);
+    p = progress_now(&s);
+    assert_int_equal(p.n_metrics, 2);
+    assert_string_equal(p.metrics[1].name, "accuracy");
+    s.page->progress_turn++; /* it is being written */
+    p = progress_now(&s);
+    assert_int_equal(p.n_metrics, 0);
+    assert_int_equal(p.step, 17);
+    s.page->progress_turn++;
+    assert_int_equal(progress_now(&s).n_metrics, 2);
+    atomic_store(&s.page->progress[offsetof(struct stats_progress, n_metrics) / 8],
+                 STATS_METRICS_MAX + 1);
+    assert_int_equal(progress_now(&s).n_metrics, 0);
+    stats_release(&s);
+}
+
 /* --- text --- */
 
 UNIT_TEST(lines_of_a_metric_stand_together)

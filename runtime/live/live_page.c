@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Called by the agent, for each of its ranks, every LIVE_EVERY_S seconds. */
+#include "runtime/live/live_page.h"
+
+#include <string.h>
+
+#include "runtime/base/utf8.h"
+
+_Static_assert(LIVE_METRICS_MAX >= STATS_METRICS_MAX, "all metrics have room");
+_Static_assert(LIVE_NAME_MAX >= STATS_NAME_MAX, "their names too");
+
+/* Control characters and what is not UTF-8 become '?'. name ends with a NUL. */
+static void name_clean(const char *name, char *ret)
+{
+    const unsigned char *s = (const unsigned char *)name;
+    size_t n;
+
+    for (; *s; s += n, ret += n) {
+        n = utf8_length(s);
+        if (n == 0 || *s < ' ' || *s == 0x7f) {
+            n = 1;
+            *ret = '?';
+        } else {
+            memcpy(ret, s, n);
+        }
+    }
+    *ret = '\0';
+}
+
+static int64_t known(int64_t v)
+{
+    return v < 0 ? -1 : v;
+}
+
+static void progress_fill(const struct stats_page *page, struct live_progress *ret)
+{
+    struct stats_progress p;
+
+    stats_page_get_progress(page, &p);
+    memset(ret, 0, sizeof(*ret));
+    ret->step = known(p.step);
+    ret->total_steps = known(p.total_steps);
+    ret->epoch = known(p.epoch);
+    ret->total_epochs = known(p.total_epochs);
+    ret->samples = known(p.samples);
+    ret->samples_per_s = -1;
+    ret->updated_wall_us = p.updated_wall_us;
+    ret->commit_wall_us = p.commit_wall_us;
+    ret->commit_step = known(p.commit_step);
+    for (; ret->n_metrics < p.n_metrics; ret->n_metrics++) {
+        struct live_metric *m = &ret->metrics[ret->n_metrics];
+
+        name_clean(p.metrics[ret->n_metrics].name, m->name);
+        m->value = p.metrics[ret->n_metrics].value;
+    }
+}
+
+void live_page_fill(const struct stats_page *page,
+                    uint64_t now_wall_us,
+                    struct live_rank *ret)
+{
+    ret->rank = page->rank;
+    ret->pid = page->pid;
+    ret->age_ms = now_wall_us > page->begin_wall_us
+                      ? (now_wall_us - page->begin_wall_us) / 1000
+                      : 0;
+    ret->steps = stats_word(page, STATS_STEPS);
+    ret->step_ns = stats_word(page, STATS_STEP_NS);
+    ret->blocked_ns = stats_word(page, STATS_BLOCKED_NS);
+    ret->bus_bytes = stats_word(page, STATS_BUS_BYTES);
+    ret->allreduce_ns = stats_word(page, STATS_ALLREDUCE_NS);
+    ret->ready_ns = stats_word(page, STATS_READY_NS);
+    ret->n_batches = stats_word(page, STATS_BATCHES);
+    progress_fill(page, &ret->progress);
+}
