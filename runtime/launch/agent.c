@@ -86,6 +86,8 @@ static enum outcome agent_start_ranks(struct agent *a, struct local_ranks_config
     c->n = a->n;
     c->ranks = a->ranks;
     c->size = a->env.np ? a->env.np : (uint32_t)hostlist_slots(&a->table.hosts);
+    c->stats_dir = a->scratch.dir;
+    a->live_next_ns = 0;
     metrics_set_generation(a->metrics, a->env.generation);
     if (local_ranks_new(c, &a->signals, &a->guard, &a->local, &err) < 0
         || local_ranks_start(a->local, &code, &err) < 0)
@@ -142,6 +144,7 @@ static enum outcome agent_serve_once(struct agent *a, void (*take)(struct agent 
     if (o != GOING)
         return o;
     agent_watch_file(a, &next);
+    agent_tick_live(a, &next);
     struct pollfd p = {.fd = a->channel.conn.fd, .events = channel_events(&a->channel)};
     local_ranks_step(a->local, &p, 1, next);
     take(a);
@@ -293,7 +296,7 @@ static int agent_check_command(struct agent *a,
 }
 
 /* Call after the guard was forked: no thread may exist at a fork. */
-static void agent_serve_metrics(struct agent *a, struct local_ranks_config *c)
+static void agent_serve_metrics(struct agent *a)
 {
     struct err err = ERR_INIT;
     if (!a->metrics_port)
@@ -301,8 +304,6 @@ static void agent_serve_metrics(struct agent *a, struct local_ranks_config *c)
     if (metrics_start((uint16_t)a->metrics_port, a->scratch.dir, &a->metrics, &err) < 0)
         log_warn("cannot serve metrics, continuing without", "port=%u cause=\"%s\"",
                  a->metrics_port, err.text);
-    else
-        c->stats_dir = a->scratch.dir;
 }
 
 static enum outcome agent_run_worlds(struct agent *a, struct local_ranks_config *c)
@@ -323,7 +324,7 @@ static enum outcome agent_run_worlds(struct agent *a, struct local_ranks_config 
     if (!code && getpid() != 1 && guard_start(&a->guard, &a->scratch, &err) < 0)
         code = 125;
     if (!code)
-        agent_serve_metrics(a, c);
+        agent_serve_metrics(a);
     (void)snprintf(text, sizeof(text), "%.230s", err.text);
     if (a->env.worker_index == 0
         && hub_start(&a->env, &a->token, a->peer_timeout_ns, &a->hub, &err) < 0)

@@ -52,8 +52,7 @@ enum outcome agent_fail_signal(struct agent *a, int sig, const char *when)
 
 /* --- sending --- */
 
-static void
-agent_send(struct agent *a, enum message_type type, const struct strbuf *payload)
+void agent_send(struct agent *a, enum message_type type, const struct strbuf *payload)
 {
     if (a->is_connected && strbuf_status(payload) == 0)
         (void)channel_send(&a->channel, (uint8_t)type, strbuf_str(payload), payload->n,

@@ -9,6 +9,7 @@
 #include "runtime/launch/agent.h"
 #include "runtime/launch/attach.h"
 #include "runtime/launch/await.h"
+#include "runtime/launch/report.h"
 #include "runtime/launch/rsh.h"
 #include "runtime/launch/serve.h"
 
@@ -18,6 +19,7 @@ static const char usage[] =
     "       hvd-agent await --hostfile FILE [--termination-log FILE] [--] command "
     "[arguments]\n"
     "       hvd-agent rsh [ssh's options] HOST command [arguments]\n"
+    "       hvd-agent report [--json] [--ranks | --stacks | --examine]\n"
     "       hvd-agent token FILE\n"
     "       hvd-agent install DEST\n"
     "       hvd-agent --version | --help\n\n"
@@ -29,6 +31,10 @@ static const char usage[] =
     "         the command\n"
     "rsh      runs a command through the hvd-agent serve of another host; also called\n"
     "         hvd-rsh, for mpirun and mpiexec\n"
+    "report   prints what the job of this pod does now: progress, stall, straggler;\n"
+    "         --ranks each rank, --stacks the last examination of a stall, --examine "
+    "a\n"
+    "         new one\n"
     "token    writes a new random token for serve to a new file of mode 0600\n"
     "install  copies the runtime (the folder above this program's bin/) to DEST\n";
 
@@ -108,13 +114,14 @@ int main(int argc, char **argv)
         return agent_serve(argv + 2);
     if (!strcmp(command, "await"))
         return agent_await(argv + 2);
+    if (!strcmp(command, "report"))
+        return agent_report(argv + 2);
     if (!strcmp(command, "token"))
         return main_token(argv);
     if (!strcmp(command, "attach"))
         return main_attach(argv[2]);
-    return *command
-               ? main_refuse_usage("unknown command ", command)
-               : main_refuse_usage(
-                   "a command is missing: run, serve, await, rsh, token or install",
-                   "");
+    return *command ? main_refuse_usage("unknown command ", command)
+                    : main_refuse_usage("a command is missing: run, serve, await, rsh, "
+                                        "report, token or install",
+                                        "");
 }

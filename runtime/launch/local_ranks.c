@@ -388,6 +388,11 @@ bool local_ranks_has_ended(const struct local_ranks *l)
     return l->job.state == JOB_ENDED;
 }
 
+pid_t local_ranks_pid(const struct local_ranks *l, uint32_t index)
+{
+    return l->ranks[index].pid;
+}
+
 uint32_t local_ranks_running(const struct local_ranks *l)
 {
     return l->n_running;

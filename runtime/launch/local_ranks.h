@@ -90,6 +90,8 @@ bool local_ranks_next(struct local_ranks *l, struct local_ranks_event *ret);
 void local_ranks_signal(struct local_ranks *l, int sig);
 void local_ranks_stop(struct local_ranks *l); /* SIGTERM, 5 s, SIGKILL; idempotent */
 bool local_ranks_has_ended(const struct local_ranks *l);
+pid_t local_ranks_pid(const struct local_ranks *l,
+                      uint32_t index); /* 0: it does not run */
 uint32_t local_ranks_running(const struct local_ranks *l);
 int local_ranks_forwarded_signal(
     const struct local_ranks *l); /* the first forwarded stop signal; 0: none */

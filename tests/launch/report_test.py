@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""hvd-agent report: what the agents of a job say about it while it runs. TAP.
+
+usage: report_test.py [PART OF A NAME ...]     as agent_test.py
+"""
+
+import json
+import os
+import signal
+import subprocess
+
+from agent_test import AGENT, UP, Job
+from launched import BIN, UNTIL_GO
+from tap import DEADLINE_S, has, main, same, secret, wait_until
+
+
+def ask(job, *words, worker=0, **more):
+    env = dict(job.env, HVD_WORKER_INDEX=str(worker), **more)
+    return subprocess.run(
+        [AGENT, "report", *words], env=env, capture_output=True, text=True, timeout=DEADLINE_S
+    )
+
+
+def report(job, *words, **more):
+    """The report as JSON; None while the agent does not answer."""
+    asked = ask(job, "--json", *words, **more)
+    return json.loads(asked.stdout) if asked.returncode == 0 else None
+
+
+def wait_for_state(job, state):
+    def has_state():
+        now = report(job)
+        return now if now and now["state"] == state else None
+
+    return wait_until(f"the job is {state}", has_state)
+
+
+def world(folder, steps):
+    """Ranks that wait for the file go in the world, and then take steps."""
+    return [f"{BIN}/launch-world", str(steps), f"{folder}/go"]
+
+
+def go(folder):
+    open(f"{folder}/go", "w").close()
+
+
+def test_a_job_meets_starts_trains(folder):
+    job = Job(folder, 2, 1)
+    job.start(0, *world(folder, 50))
+    now = wait_for_state(job, "Meeting")
+    same((now["workers"], now["ranks"]), (2, 0))
+    has(ask(job).stdout, "Meeting: 1 of 2 workers are present\n")
+    job.start(1, *world(folder, 50))
+    now = wait_for_state(job, "Training")
+    same((now["ranks"], now["workersPresent"], now["slots"], now["generation"]), (2, 2, 1, 0))
+    has(ask(job).stdout, "Training: 2 ranks on 2 workers\n")
+    ranks = report(job, "--ranks", worker=1)  # any worker of the job may ask
+    same([(r["rank"], r["state"]) for r in ranks], [(0, "InWorld"), (1, "InWorld")])
+    for r in ranks:
+        has(os.readlink(f"/proc/{r['pid']}/exe"), "launch-world")
+        assert r["residentBytes"] > 100000, r
+    has(ask(job, "--ranks").stdout.splitlines()[2], " InWorld ")
+    seconds = report(job)["seconds"]
+    assert seconds["meeting"] > 0 and seconds["stalled"] == 0, seconds
+    go(folder)
+    same(job.end(), [0, 0], job.errors())
+
+
+def test_ranks_without_the_runtime_are_starting(folder):
+    job = Job(folder, 1, 2).start_all("sh", "-c", UP.format(folder) + UNTIL_GO.format(folder))
+    job.ranks_up(2)
+    now = wait_for_state(job, "Starting")
+    same(now["ranks"], 2)
+    wait_until("both have a record", lambda: all(r["pid"] for r in report(job, "--ranks")))
+    same([r["state"] for r in report(job, "--ranks")], ["Started"] * 2)
+    go(folder)
+    same(job.end(), [0], job.errors())
+
+
+def test_a_reader_without_the_token_is_refused(folder):
+    job = Job(folder, 1, 2).start_all(*world(folder, 1))
+    wait_for_state(job, "Training")
+    asked = ask(job, HVD_TOKEN_FILE=secret(folder, "other", "ab" * 32))
+    same((asked.returncode, asked.stdout), (1, ""))
+    has(asked.stderr, "hvd-agent: report: ")
+    has(asked.stderr, "token")
+    asked = ask(job, HVD_JOB_ID="ns/other/uid")
+    same((asked.returncode, asked.stdout), (1, ""))
+    go(folder)
+    same(job.end(), [0], job.errors())
+
+
+def test_without_an_agent_there_is_one_sentence(folder):
+    asked = ask(Job(folder, 1))
+    same((asked.returncode, asked.stdout), (1, ""))
+    same(asked.stderr, "hvd-agent: report: cannot connect to the agent: Connection refused\n")
+
+
+def test_wrong_options_are_named(folder):
+    job = Job(folder, 1)
+    for words, why in (
+        (["--jsn"], "unknown option: --jsn"),
+        (["--ranks", "--stacks"], "only one kind of report at once: --stacks"),
+        (["--stacks", "--json"], "stacks are text, without --json"),
+    ):
+        asked = ask(job, *words)
+        same((asked.returncode, asked.stdout), (2, ""))
+        has(asked.stderr, f"hvd-agent: report: {why}")
+
+
+def test_many_readers_do_not_disturb_the_job(folder):
+    job = Job(folder, 1, 2).start_all(*world(folder, 5))
+    wait_for_state(job, "Training")
+    env = dict(job.env, HVD_WORKER_INDEX="0")
+    readers = [
+        subprocess.Popen([AGENT, "report"], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        for _ in range(60)
+    ]
+    answers = [r.communicate(timeout=DEADLINE_S)[0] for r in readers]
+    assert any(b"Training" in a for a in answers), answers
+    for r, answer in zip(readers, answers):
+        same(r.returncode == 0, b"Training" in answer)
+    job.agents[0].signal(signal.SIGTERM)
+    assert job.end() != [0]
+
+
+if __name__ == "__main__":
+    main(globals())
