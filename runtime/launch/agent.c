@@ -87,7 +87,7 @@ static enum outcome agent_start_ranks(struct agent *a, struct local_ranks_config
     c->ranks = a->ranks;
     c->size = a->env.np ? a->env.np : (uint32_t)hostlist_slots(&a->table.hosts);
     c->stats_dir = a->scratch.dir;
-    a->live_next_ns = 0;
+    live_host_begin(&a->live, a->scratch.dir, a->ranks, a->n);
     metrics_set_generation(a->metrics, a->env.generation);
     if (local_ranks_new(c, &a->signals, &a->guard, &a->local, &err) < 0
         || local_ranks_start(a->local, &code, &err) < 0)

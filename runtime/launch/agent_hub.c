@@ -19,6 +19,7 @@
 #include "runtime/launch/agent_state.h"
 #include "runtime/launch/core/meet.h"
 #include "runtime/launch/dial.h"
+#include "runtime/wire/bytes.h"
 
 /* for our own failure to reach the hub, and its STOP to return */
 #define FAREWELL_NS (3 * NS_PER_S)
@@ -52,7 +53,8 @@ enum outcome agent_fail_signal(struct agent *a, int sig, const char *when)
 
 /* --- sending --- */
 
-void agent_send(struct agent *a, enum message_type type, const struct strbuf *payload)
+static void
+agent_send(struct agent *a, enum message_type type, const struct strbuf *payload)
 {
     if (a->is_connected && strbuf_status(payload) == 0)
         (void)channel_send(&a->channel, (uint8_t)type, strbuf_str(payload), payload->n,
@@ -89,6 +91,21 @@ void agent_send_leaving(struct agent *a)
         return;
     a->is_leaving_sent = true;
     agent_send_origin(a, MESSAGE_LEAVING);
+}
+
+static void agent_send_record(void *arg, const struct strbuf *record)
+{
+    struct agent *a = arg;
+    CLEANUP(strbuf_release) struct strbuf payload = {0};
+    strbuf_init(&payload, MESSAGE_TO_HUB_MAX_BYTES);
+    bytes_put_u32(&payload, a->env.generation);
+    strbuf_add(&payload, strbuf_str(record), record->n);
+    agent_send(a, MESSAGE_LIVE, &payload);
+}
+
+void agent_tick_live(struct agent *a, uint64_t *ret_next_ns)
+{
+    live_host_tick(&a->live, a->local, agent_send_record, a, ret_next_ns);
 }
 
 static void agent_send_hello(struct agent *a)

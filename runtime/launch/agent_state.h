@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by agent.c, agent_hub.c and agent_live.c. Used by the main thread only. */
+/* Shared by agent.c and agent_hub.c. Used by the main thread only. */
 #ifndef RUNTIME_LAUNCH_AGENT_STATE_H
 #define RUNTIME_LAUNCH_AGENT_STATE_H
 
@@ -9,6 +9,7 @@
 #include "runtime/launch/agent.h"
 #include "runtime/launch/channel.h"
 #include "runtime/launch/core/message.h"
+#include "runtime/launch/live_host.h"
 #include "runtime/launch/local_ranks.h"
 #include "runtime/launch/hub.h"
 #include "runtime/launch/metrics.h"
@@ -53,7 +54,7 @@ struct agent {
     uint32_t n;
     struct local_ranks *local;
     struct local_ranks_event ev;
-    uint64_t live_next_ns; /* when the records of the ranks are sent next */
+    struct live_host live; /* what the ranks do, for the hub */
     struct report first;   /* the failure that this agent exits with */
 };
 
@@ -62,7 +63,6 @@ struct agent {
  * return. */
 enum outcome agent_fail(struct agent *a, int code, const char *why);
 enum outcome agent_fail_signal(struct agent *a, int sig, const char *when);
-void agent_send(struct agent *a, enum message_type type, const struct strbuf *payload);
 void agent_send_report(struct agent *a, const struct report *r);
 void agent_send_done(struct agent *a);
 void agent_send_leaving(struct agent *a); /* sent once, only if the job can be scaled */
@@ -85,8 +85,6 @@ enum outcome agent_join(struct agent *a);
  * FAILED or LEFT. A signal before the first world has started is no failure of the job:
  * the hub waits for a replacement. */
 enum outcome agent_leave_job(struct agent *a);
-
-/* --- agent_live.c --- */
 /* While ranks run: sends their records to the hub when they are due. *ret_next_ns is
  * lowered to the time of the next call. */
 void agent_tick_live(struct agent *a, uint64_t *ret_next_ns);

@@ -57,7 +57,7 @@ static void hub_admit(void *arg, const struct admitted *m)
     struct conn *c;
     int fd = m->fd;
     if (m->role == ROLE_READER) {
-        readers_admit(&h->readers, m, clock_now_ns());
+        readers_admit(&h->live.readers, m, clock_now_ns());
         return;
     }
     if (h->n == h->max) {
@@ -178,7 +178,7 @@ static void hub_form_world(struct hub *h)
     }
     log_info("forming another world", "generation=%u workers=%u before=%u",
              h->meet.generation, h->meet.workers, before);
-    hub_live_meet(h);
+    live_lead_meet(&h->live, h->meet.generation, h->meet.workers);
     rdv_server_stop(h->server);
     h->server = NULL;
     h->n_reported = h->n_broken = 0;
@@ -225,7 +225,7 @@ static void hub_decide(struct hub *h)
         if (hub_start_rendezvous(h, &err) < 0 || hub_send_table(h, &err) < 0)
             hub_fail_own(h, &err);
         else
-            hub_live_start(h);
+            live_lead_start(&h->live, meet_ranks(&h->meet), h->env.slots);
         break;
     case MEET_STOPPED:
         hub_send_stop(h);
@@ -238,7 +238,7 @@ static void hub_decide(struct hub *h)
     }
     if (due == MEET_STOPPED || due == MEET_FINISHED) {
         h->linger_ns = now + LINGER_NS;
-        hub_live_end(h);
+        live_lead_end(&h->live);
     }
 }
 
@@ -283,7 +283,7 @@ static uint64_t hub_next_deadline(struct hub *h, bool has_ended, uint64_t now_ns
 {
     uint64_t due = earlier_ns(hub_tick(h, now_ns), meet_deadline_ns(&h->meet));
     due = earlier_ns(due, door_next_ns(h->acceptor.door));
-    due = earlier_ns(due, readers_next_ns(&h->readers));
+    due = earlier_ns(due, readers_next_ns(&h->live.readers));
     if (h->meet.state == MEET_WAITING)
         due = earlier_ns(due, h->progress_ns);
     if (has_ended)
@@ -297,7 +297,7 @@ static void hub_fill_fds(struct hub *h)
 {
     h->fds[0] = (struct pollfd){.fd = h->wake[0], .events = POLLIN};
     h->fds[1] = (struct pollfd){.fd = door_fd(h->acceptor.door), .events = POLLIN};
-    readers_fill_fds(&h->readers, h->fds + 2);
+    readers_fill_fds(&h->live.readers, h->fds + 2);
     for (size_t i = 0; i < h->n; i++) {
         const struct channel *c = &h->conns[i]->channel;
         h->fds[FIXED_FDS + i] =
@@ -324,7 +324,8 @@ static bool hub_serve_once(struct hub *h)
     }
     id = hub_id(h, 0);
     acceptor_serve(&h->acceptor, &id, hub_admit, h);
-    hub_serve_readers(h);
+    live_lead_set_present(&h->live, meet_present(&h->meet));
+    live_lead_serve(&h->live);
     hub_log_progress(h, clock_now_ns());
     hub_fail_rendezvous(h);
     hub_decide(h);
@@ -345,8 +346,7 @@ static void hub_free(struct hub *h)
 {
     for (size_t i = 0; i < h->n; i++)
         conn_free(h->conns[i]);
-    readers_close(&h->readers);
-    live_job_release(&h->live);
+    live_lead_release(&h->live);
     rdv_server_stop(h->server);
     acceptor_close(&h->acceptor);
     fd_close(&h->listen_fd);
@@ -373,7 +373,8 @@ static int hub_open(struct hub *h, struct err *err)
     if (rc < 0)
         return rc;
     meet_know_world(&h->meet, a->generation, *a->world_file != '\0');
-    hub_live_init(h);
+    live_lead_init(&h->live);
+    live_lead_meet(&h->live, a->generation, a->num_workers);
     if ((rc = hub_make_room(h, a->num_workers, err)) < 0)
         return rc;
     if (tcp_listen("::", a->checkin_port, &h->listen_fd, &port, NULL) < 0) {

@@ -8,6 +8,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/launch/hub_state.h"
+#include "runtime/wire/bytes.h"
 
 /* Handles the HELLO of an agent of another world. */
 static void
@@ -113,6 +114,15 @@ hub_take_world(struct hub *h, struct conn *c, const struct frame *f, struct err 
              && meet_sends_world(&h->meet, w.generation))
         hub_send_world(h, c);
     return 0;
+}
+
+static int hub_take_live(struct hub *h, const struct frame *f, struct err *err)
+{
+    if (f->n < 4)
+        return err_set(err, -EPROTO, "a rank's record is cut");
+    if (bytes_load_u32(f->p) != h->meet.generation)
+        return 0;
+    return live_lead_take(&h->live, f->p + 4, f->n - 4, err);
 }
 
 int hub_take_frame(struct hub *h,

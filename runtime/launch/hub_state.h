@@ -8,10 +8,9 @@
 #include <pthread.h>
 
 #include "runtime/launch/conn.h"
-#include "runtime/launch/core/live_job.h"
 #include "runtime/launch/core/meet.h"
 #include "runtime/launch/hub.h"
-#include "runtime/launch/readers.h"
+#include "runtime/launch/live_lead.h"
 #include "runtime/rendezvous/rendezvous.h"
 
 struct hub {
@@ -29,8 +28,7 @@ struct hub {
     uint32_t n_broken; /* agents that failed before their HELLO */
     bool is_hold_logged;
     size_t n_reported; /* failures that were passed to the rendezvous */
-    struct live_job live;
-    struct readers readers;
+    struct live_lead live;
     struct conn **conns;
     struct pollfd *fds;
     size_t n, max;
@@ -46,14 +44,6 @@ void hub_send_finish(struct hub *h); /* to all connected agents */
 /* Starts a rendezvous server for the current world; sends the table to its members. */
 int hub_start_rendezvous(struct hub *h, struct err *err);
 int hub_send_table(struct hub *h, struct err *err);
-
-/* --- hub_live.c --- */
-void hub_live_init(struct hub *h);
-void hub_live_meet(struct hub *h);  /* agents are awaited for another world */
-void hub_live_start(struct hub *h); /* the ranks are started */
-void hub_live_end(struct hub *h);   /* the job has ended */
-int hub_take_live(struct hub *h, const struct frame *f, struct err *err);
-void hub_serve_readers(struct hub *h);
 
 /* --- hub_receive.c --- */
 /* Handles a message, which changes h->meet. -errno: close the connection. */

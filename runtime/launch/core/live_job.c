@@ -8,7 +8,7 @@
  *
  * Rates are differences between the newest and the oldest sample, each divided by the time
  * that the same records cover. A counter that went down (a rank has begun another world)
- * drops all samples. Called by hub_live.c. */
+ * drops all samples. Called by live_lead.c. */
 #include "runtime/launch/core/live_job.h"
 
 #include <errno.h>

@@ -185,21 +185,3 @@ int origin_read(const uint8_t *p, size_t n, struct origin *ret, struct err *err)
         *ret = o;
     return rc;
 }
-
-void live_write(uint32_t generation, const struct live_rank *r, struct strbuf *out)
-{
-    bytes_put_u32(out, generation);
-    live_rank_pack(r, out);
-}
-
-int live_read(const uint8_t *p,
-              size_t n,
-              uint32_t *ret_generation,
-              struct live_rank *ret,
-              struct err *err)
-{
-    if (n < 4)
-        return err_set(err, -EPROTO, "a rank's record is cut");
-    *ret_generation = bytes_load_u32(p);
-    return live_rank_unpack(p + 4, n - 4, ret, err);
-}

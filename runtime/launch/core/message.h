@@ -26,7 +26,6 @@
 #include "runtime/contract/hostlist.h"
 #include "runtime/contract/job_world.h"
 #include "runtime/launch/core/verdict.h"
-#include "runtime/live/live_worker.h"
 
 enum message_type {
     MESSAGE_HELLO = 1,
@@ -73,12 +72,6 @@ int failed_read(const uint8_t *p,
                 struct err *err);
 void world_write(const struct job_world *w, struct strbuf *out);
 int world_read(const uint8_t *p, size_t n, struct job_world *ret, struct err *err);
-void live_write(uint32_t generation, const struct live_rank *r, struct strbuf *out);
-int live_read(const uint8_t *p,
-              size_t n,
-              uint32_t *ret_generation,
-              struct live_rank *ret,
-              struct err *err);
 void origin_write(const struct origin *o, struct strbuf *out);
 int origin_read(const uint8_t *p, size_t n, struct origin *ret, struct err *err);
 

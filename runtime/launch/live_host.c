@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ranks of this worker do, for the hub: a record of each rank every LIVE_EVERY_S
- * seconds, from its page (contract/stats_page.h) and from /proc; every second until all of
- * them have a page, so that the start of the training is seen when it happens. Nothing
- * here can fail the job. Called by agent.c. */
+/* Called by agent.c. */
+#include "runtime/launch/live_host.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +10,6 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
-#include "runtime/launch/agent_state.h"
 #include "runtime/launch/stats_dir.h"
 #include "runtime/live/live_page.h"
 
@@ -45,18 +43,18 @@ static void live_read_proc(struct live_rank *r)
 }
 
 /* The record of the rank with this index. */
-static void agent_read_rank(const struct agent *a, uint32_t i, struct live_rank *ret)
+static void
+live_host_read(const struct live_host *h, uint32_t i, pid_t pid, struct live_rank *ret)
 {
     char path[CONTRACT_PATH_MAX + 32];
     AUTOFREE struct stats_page *page = NULL;
-    pid_t pid = local_ranks_pid(a->local, i);
 
     live_rank_init(ret);
-    ret->rank = a->ranks[i].place.rank;
+    ret->rank = h->ranks[i].place.rank;
     ret->pid = pid > 0 ? (uint32_t)pid : 0;
-    (void)snprintf(path, sizeof(path), "%s/rank.%u", a->scratch.dir, ret->rank);
+    (void)snprintf(path, sizeof(path), "%s/rank.%u", h->dir, ret->rank);
     page = stats_page_read(path);
-    if (page && page->generation == a->env.generation && page->rank == ret->rank) {
+    if (page && page->generation == h->ranks[i].generation && page->rank == ret->rank) {
         ret->state = LIVE_RANK_IN_WORLD;
         live_page_fill(page, clock_wall_us(), ret);
     }
@@ -66,26 +64,39 @@ static void agent_read_rank(const struct agent *a, uint32_t i, struct live_rank 
         live_read_proc(ret);
 }
 
-void agent_tick_live(struct agent *a, uint64_t *ret_next_ns)
+void live_host_begin(struct live_host *h,
+                     const char *dir,
+                     const struct contract *ranks,
+                     uint32_t n)
+{
+    *h = (struct live_host){.dir = dir, .ranks = ranks, .n = n};
+}
+
+void live_host_tick(struct live_host *h,
+                    const struct local_ranks *local,
+                    void (*send)(void *arg, const struct strbuf *record),
+                    void *arg,
+                    uint64_t *ret_next_ns)
 {
     uint64_t now_ns = clock_now_ns();
     AUTOFREE struct live_rank *r = NULL;
     bool has_all = true;
 
-    if (now_ns < a->live_next_ns) {
-        *ret_next_ns = earlier_ns(*ret_next_ns, a->live_next_ns);
+    if (now_ns < h->next_ns) {
+        *ret_next_ns = earlier_ns(*ret_next_ns, h->next_ns);
         return;
     }
     r = mem_alloc(sizeof(*r));
-    for (uint32_t i = 0; r && i < a->n; i++) {
-        CLEANUP(strbuf_release) struct strbuf payload = {0};
+    for (uint32_t i = 0; r && i < h->n; i++) {
+        CLEANUP(strbuf_release) struct strbuf record = {0};
 
-        agent_read_rank(a, i, r);
+        live_host_read(h, i, local_ranks_pid(local, i), r);
         has_all = has_all && r->state != LIVE_RANK_STARTED;
-        strbuf_init(&payload, MESSAGE_TO_HUB_MAX_BYTES);
-        live_write(a->env.generation, r, &payload);
-        agent_send(a, MESSAGE_LIVE, &payload);
+        strbuf_init(&record, LIVE_REPORT_MAX_BYTES);
+        live_rank_pack(r, &record);
+        if (strbuf_status(&record) == 0)
+            send(arg, &record);
     }
-    a->live_next_ns = now_ns + (has_all ? LIVE_EVERY_S : 1) * NS_PER_S;
-    *ret_next_ns = earlier_ns(*ret_next_ns, a->live_next_ns);
+    h->next_ns = now_ns + (has_all ? LIVE_EVERY_S : 1) * NS_PER_S;
+    *ret_next_ns = earlier_ns(*ret_next_ns, h->next_ns);
 }
