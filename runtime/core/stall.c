@@ -8,6 +8,9 @@
  * world. */
 #include "runtime/core/stall.h"
 
+#include <stdio.h>
+
+#include "runtime/base/mem.h"
 #include "runtime/core/deadlock.h"
 
 enum { SHOW_TENSORS = 6, SHOW_RANKS = 16 };
@@ -159,4 +162,125 @@ enum stall_act stall_step(struct stall *s,
     if (w.must_fail)
         return STALL_FAIL;
     return w.report ? STALL_WARN : STALL_NONE;
+}
+
+/* --- the record --- */
+
+struct stall_search {
+    uint64_t before_ns; /* a tensor of that time or later is too young */
+    bool is_old, has_best;
+    struct negotiate_view best;
+    struct stall_missing *missing; /* of stall_find_elsewhere; its rank is given */
+};
+
+static bool stall_view_is_transfer(const struct negotiate_view *v)
+{
+    return v->coll == COLL_SENDRECV || v->coll == COLL_PROBE;
+}
+
+/* A receive may be posted long before it is needed, so a transfer is the last choice. */
+static bool stall_view_is_better(const struct negotiate_view *v,
+                                 const struct negotiate_view *best)
+{
+    if (stall_view_is_transfer(v) != stall_view_is_transfer(best))
+        return stall_view_is_transfer(best);
+    return v->n_missing < best->n_missing;
+}
+
+static bool stall_find_best(void *arg, const struct negotiate_view *v)
+{
+    struct stall_search *s = arg;
+
+    if (v->since_ns > s->before_ns)
+        return false;
+    s->is_old = true;
+    if (v->n_missing > 0 && (!s->has_best || stall_view_is_better(v, &s->best))) {
+        s->best = *v;
+        s->has_best = true;
+    }
+    return true;
+}
+
+static bool stall_find_old(void *arg, const struct negotiate_view *v)
+{
+    struct stall_search *s = arg;
+
+    s->is_old = v->since_ns <= s->before_ns;
+    return false; /* the oldest decides */
+}
+
+static bool stall_find_elsewhere(void *arg, const struct negotiate_view *v)
+{
+    struct stall_search *s = arg;
+
+    if (v->n_missing == 0 || stall_view_is_transfer(v)
+        || !negotiate_is_submitted(v, s->missing->rank))
+        return true;
+    (void)snprintf(s->missing->op, sizeof(s->missing->op), "%s",
+                   collective_name(v->coll));
+    (void)snprintf(s->missing->tensor, sizeof(s->missing->tensor), "%s", v->name);
+    return false;
+}
+
+static struct stall_search stall_search_from(const struct stall *s, uint64_t now_ns)
+{
+    return (struct stall_search){.before_ns = now_ns - s->warn_ns};
+}
+
+bool stall_lasts(const struct stall *s, const struct negotiate *n, uint64_t now_ns)
+{
+    struct stall_search w = stall_search_from(s, now_ns);
+
+    if (s->warn_ns > 0 && now_ns >= s->warn_ns)
+        negotiate_walk(n, stall_find_old, &w);
+    return w.is_old;
+}
+
+static void stall_describe_deadlock(const struct stall *s,
+                                    const struct negotiate *n,
+                                    uint64_t now_ns,
+                                    struct stall_record *ret)
+{
+    CLEANUP(strbuf_release) struct strbuf text = {0};
+    struct deadlock d;
+
+    if (deadlock_find(n, &d) < 0 || d.n_ranks == 0
+        || now_ns < d.since_ns + s->warn_ns / 2)
+        return;
+    strbuf_init(&text, 4096);
+    deadlock_put(&d, &text);
+    (void)snprintf(ret->deadlock, sizeof(ret->deadlock), "%s", strbuf_str(&text));
+}
+
+bool stall_describe(const struct stall *s,
+                    const struct negotiate *n,
+                    uint64_t now_ns,
+                    struct stall_record *ret,
+                    uint64_t *ret_age_ns)
+{
+    struct stall_search w = stall_search_from(s, now_ns);
+    struct stall_record r = {0};
+
+    if (s->warn_ns > 0 && now_ns >= s->warn_ns)
+        negotiate_walk(n, stall_find_best, &w);
+    if (!w.has_best)
+        return false;
+    r.size = negotiate_n_ranks(n);
+    r.n_missing = w.best.n_missing;
+    (void)snprintf(r.op, sizeof(r.op), "%s", collective_name(w.best.coll));
+    (void)snprintf(r.tensor, sizeof(r.tensor), "%s", w.best.name);
+    for (uint32_t rank = 0; rank < w.best.n_ranks && r.n_listed < STALL_MISSING_MAX;
+         rank++) {
+        if (!negotiate_is_missing(&w.best, rank))
+            continue;
+        w.missing = &r.missing[r.n_listed++];
+        w.missing->rank = rank;
+        negotiate_walk(n, stall_find_elsewhere, &w);
+    }
+    if (r.n_missing < r.n_listed)
+        r.n_missing = r.n_listed; /* a probe lists its candidates */
+    stall_describe_deadlock(s, n, now_ns, &r);
+    *ret = r;
+    *ret_age_ns = now_ns - w.best.since_ns;
+    return true;
 }

@@ -5,6 +5,7 @@
 #define RUNTIME_CORE_STALL_H
 
 #include "runtime/base/strbuf.h"
+#include "runtime/contract/stall_record.h"
 #include "runtime/core/negotiate.h"
 
 struct stall {
@@ -29,5 +30,18 @@ enum stall_act stall_step(struct stall *s,
                           uint64_t now_ns,
                           struct strbuf *out,
                           uint64_t *ret_next_ns);
+
+/* Is a tensor as old as warn_ns? */
+bool stall_lasts(const struct stall *s, const struct negotiate *n, uint64_t now_ns);
+
+/* The stall as a record for the launcher. Of the tensors that are as old as warn_ns it
+ * names the one that the fewest ranks have not submitted, since these are more likely
+ * the cause than the majority; of equal ones the oldest. False: there is none. Sets
+ * tensor, op, missing ranks, deadlock, and the age of the tensor. */
+bool stall_describe(const struct stall *s,
+                    const struct negotiate *n,
+                    uint64_t now_ns,
+                    struct stall_record *ret,
+                    uint64_t *ret_age_ns);
 
 #endif

@@ -42,6 +42,7 @@ void step_fail_all(struct step *s, int status, const char *text)
     struct engine *e = s->e;
     struct op *op;
 
+    talk_hide_stall(s->talk);
     transfers_drop(&e->transfers);
     while ((op = tensor_queue_evict(&e->queue))) {
         observe_end(&e->observe, op, status);

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
@@ -16,6 +17,8 @@
 static const uint64_t END_GRACE_NS = NS_PER_S;
 /* Half of it is longer than any time between two steps, unless the settings say more. */
 static const uint64_t PAUSE_MIN_NS = 60 * NS_PER_S;
+/* The launcher's record of a stall is written again, as other ranks arrive. */
+static const uint64_t STALL_SHOW_NS = 5 * NS_PER_S;
 
 /* --- life --- */
 
@@ -59,11 +62,15 @@ int talk_start(struct talk *t, bool may_freeze)
         .on_request_arg = &t->e->observe,
     };
 
-    return t->e->rank == 0 ? negotiate_new(&cfg, &t->negotiate) : 0;
+    if (t->e->rank != 0)
+        return 0;
+    stall_file_init(&t->stall_file, s->stats_dir);
+    return negotiate_new(&cfg, &t->negotiate);
 }
 
 void talk_release(struct talk *t)
 {
+    stall_file_hide(&t->stall_file);
     negotiate_free(t->negotiate);
     strbuf_release(&t->out);
 }
@@ -260,6 +267,38 @@ bool talk_take_new(struct talk *t)
 
 /* --- stalls --- */
 
+void talk_hide_stall(struct talk *t)
+{
+    stall_file_hide(&t->stall_file);
+}
+
+static void talk_show_stall(struct talk *t, uint64_t now_ns)
+{
+    struct stall_record r;
+    uint64_t age_ns;
+
+    if (!t->stall_file.path[0]
+        || !stall_describe(&t->stall, t->negotiate, now_ns, &r, &age_ns))
+        return;
+    r.seen_wall_us = clock_wall_us();
+    r.since_wall_us = r.seen_wall_us - age_ns / 1000;
+    r.generation = t->e->settings.generation;
+    r.pid = (uint32_t)getpid();
+    stall_file_show(&t->stall_file, &r);
+    t->stall_show_ns = now_ns + earlier_ns(t->stall.warn_ns, STALL_SHOW_NS);
+}
+
+/* A stall that is over is hidden at once, one that lasts is written again. */
+static void talk_update_stall(struct talk *t)
+{
+    uint64_t now_ns = clock_now_ns();
+
+    if (!stall_lasts(&t->stall, t->negotiate, now_ns))
+        talk_hide_stall(t);
+    else if (now_ns >= t->stall_show_ns)
+        talk_show_stall(t, now_ns);
+}
+
 bool talk_check_stall(struct talk *t, uint64_t now_ns)
 {
     CLEANUP(strbuf_release) struct strbuf text = {0};
@@ -270,6 +309,8 @@ bool talk_check_stall(struct talk *t, uint64_t now_ns)
     if (now_ns > t->stepped_ns + t->pause_ns)
         t->stall.resumed_ns = now_ns;
     t->stepped_ns = now_ns;
+    if (t->stall_file.is_shown)
+        talk_update_stall(t);
     if (now_ns < t->stall_next_ns)
         return false;
     now_ns = clock_now_ns(); /* the step may have begun before a request arrived */
@@ -281,6 +322,7 @@ bool talk_check_stall(struct talk *t, uint64_t now_ns)
         log_warn("stalled: some ranks have not submitted tensors that other ranks wait "
                  "for, still waiting",
                  "%s", strbuf_str(&text));
+        talk_show_stall(t, now_ns);
         if (t->e->settings.reports_late)
             negotiate_report_late(t->negotiate);
         break;
@@ -305,6 +347,8 @@ uint64_t talk_next_ns(const struct talk *t)
 
     if (t->e->rank == 0)
         a = earlier_ns(a, t->stall_next_ns);
+    if (t->stall_file.is_shown)
+        a = earlier_ns(a, t->stall_show_ns);
     if (t->gather.until_ns > 0)
         a = earlier_ns(a, t->gather.until_ns);
     return t->has_end ? earlier_ns(a, t->end_at_ns) : a;

@@ -8,6 +8,7 @@
 #include "runtime/core/negotiate.h"
 #include "runtime/core/stall.h"
 #include "runtime/engine/engine.h"
+#include "runtime/observe/stall_file.h"
 
 struct talk {
     struct engine *e;
@@ -17,6 +18,8 @@ struct talk {
     struct gather gather;
     struct stall stall;
     uint64_t stall_next_ns;
+    struct stall_file stall_file;
+    uint64_t stall_show_ns; /* stall_file.is_shown: when to write it again */
     /* Rank 0: the last step; a longer time between two means that it was stopped. */
     uint64_t stepped_ns, pause_ns;
     bool has_end;        /* a rank has left: after the last answer the world ends */
@@ -51,6 +54,8 @@ bool talk_is_gathering(struct talk *t);
 void talk_set_gathering(struct talk *t, uint64_t window_ns, uint64_t fill_bytes);
 /* On rank 0, when it is due: reports pending tensors. True: the world is to end. */
 bool talk_check_stall(struct talk *t, uint64_t now_ns);
+/* No stall is reported to the launcher any more, since the world ends. */
+void talk_hide_stall(struct talk *t);
 /* The age at which a tensor is first reported; 0: never. */
 uint64_t talk_stall_ns(const struct talk *t);
 /* When a step is due for messages; UINT64_MAX: not before a message arrives. */
