@@ -87,11 +87,11 @@ static enum outcome agent_start_ranks(struct agent *a, struct local_ranks_config
     c->ranks = a->ranks;
     c->size = a->env.np ? a->env.np : (uint32_t)hostlist_slots(&a->table.hosts);
     c->stats_dir = a->scratch.dir;
-    live_host_begin(&a->live, a->scratch.dir, a->ranks, a->n);
     metrics_set_generation(a->metrics, a->env.generation);
     if (local_ranks_new(c, &a->signals, &a->guard, &a->local, &err) < 0
         || local_ranks_start(a->local, &code, &err) < 0)
         return agent_fail(a, code, err.text);
+    agent_begin_live(a);
     log_info("ranks started", "ranks=%u of=%u command=\"%s\"", a->n, c->size, a->path);
     return GOING;
 }
@@ -144,7 +144,7 @@ static enum outcome agent_serve_once(struct agent *a, void (*take)(struct agent 
     if (o != GOING)
         return o;
     agent_watch_file(a, &next);
-    agent_tick_live(a, &next);
+    live_host_tick(&a->live, a->local, &next);
     struct pollfd p = {.fd = a->channel.conn.fd, .events = channel_events(&a->channel)};
     local_ranks_step(a->local, &p, 1, next);
     take(a);
@@ -160,6 +160,7 @@ static void agent_drop_events(struct agent *a)
 
 static void agent_drop_ranks(struct agent *a)
 {
+    live_host_end(&a->live);
     local_ranks_free(a->local);
     a->local = NULL;
     placement_release(&a->placement);
@@ -349,6 +350,7 @@ static enum outcome agent_run_worlds(struct agent *a, struct local_ranks_config 
 
 static void agent_release(struct agent *a)
 {
+    live_host_end(&a->live);
     local_ranks_free(a->local);
     if (a->is_connected)
         channel_release(&a->channel);

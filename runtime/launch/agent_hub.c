@@ -93,19 +93,38 @@ void agent_send_leaving(struct agent *a)
     agent_send_origin(a, MESSAGE_LEAVING);
 }
 
-static void agent_send_record(void *arg, const struct strbuf *record)
+static void
+agent_send_live(void *arg, enum live_part part, uint32_t number, const struct strbuf *b)
 {
+    static const enum message_type types[] = {[LIVE_PART_RECORD] = MESSAGE_LIVE,
+                                              [LIVE_PART_STALL] = MESSAGE_STALL,
+                                              [LIVE_PART_FINDING] = MESSAGE_FOUND};
     struct agent *a = arg;
     CLEANUP(strbuf_release) struct strbuf payload = {0};
     strbuf_init(&payload, MESSAGE_TO_HUB_MAX_BYTES);
     bytes_put_u32(&payload, a->env.generation);
-    strbuf_add(&payload, strbuf_str(record), record->n);
-    agent_send(a, MESSAGE_LIVE, &payload);
+    if (part == LIVE_PART_FINDING)
+        bytes_put_u32(&payload, number);
+    strbuf_add(&payload, strbuf_str(b), b->n);
+    agent_send(a, types[part], &payload);
 }
 
-void agent_tick_live(struct agent *a, uint64_t *ret_next_ns)
+void agent_begin_live(struct agent *a)
 {
-    live_host_tick(&a->live, a->local, agent_send_record, a, ret_next_ns);
+    struct live_host_config c = {.dir = a->scratch.dir,
+                                 .ranks = a->ranks,
+                                 .n = a->n,
+                                 .send = agent_send_live,
+                                 .arg = a};
+    live_host_begin(&a->live, &c);
+}
+
+/* An examination in another world is over. */
+static enum outcome agent_take_examine(struct agent *a, const struct frame *f)
+{
+    if (f->n == 8 && a->local && bytes_load_u32(f->p) == a->env.generation)
+        live_host_examine(&a->live, a->local, bytes_load_u32(f->p + 4));
+    return GOING;
 }
 
 static void agent_send_hello(struct agent *a)
@@ -186,6 +205,8 @@ static enum outcome agent_take_frame(struct agent *a, const struct frame *f)
         if (table_read(f->p, f->n, &a->table, &err) < 0)
             return agent_fail(a, 125, err.text);
         return STARTED;
+    case MESSAGE_EXAMINE:
+        return agent_take_examine(a, f);
     case MESSAGE_STOP:
         if (report_read(f->p, f->n, &a->first, &err) < 0)
             return agent_fail(a, 125, err.text);

@@ -85,8 +85,7 @@ enum outcome agent_join(struct agent *a);
  * FAILED or LEFT. A signal before the first world has started is no failure of the job:
  * the hub waits for a replacement. */
 enum outcome agent_leave_job(struct agent *a);
-/* While ranks run: sends their records to the hub when they are due. *ret_next_ns is
- * lowered to the time of the next call. */
-void agent_tick_live(struct agent *a, uint64_t *ret_next_ns);
+/* The ranks were started: what they do is sent to the hub from now on. */
+void agent_begin_live(struct agent *a);
 
 #endif

@@ -283,7 +283,7 @@ static uint64_t hub_next_deadline(struct hub *h, bool has_ended, uint64_t now_ns
 {
     uint64_t due = earlier_ns(hub_tick(h, now_ns), meet_deadline_ns(&h->meet));
     due = earlier_ns(due, door_next_ns(h->acceptor.door));
-    due = earlier_ns(due, readers_next_ns(&h->live.readers));
+    due = earlier_ns(due, live_lead_next_ns(&h->live));
     if (h->meet.state == MEET_WAITING)
         due = earlier_ns(due, h->progress_ns);
     if (has_ended)
@@ -360,6 +360,13 @@ static void hub_free(struct hub *h)
     mem_free(h);
 }
 
+static const char *hub_host_of(void *arg, uint32_t rank)
+{
+    const struct hub *h = arg;
+    uint32_t worker = rank / h->meet.slots;
+    return worker < h->meet.workers ? h->meet.members[worker].host : "";
+}
+
 static int hub_open(struct hub *h, struct err *err)
 {
     static const struct accept_kind kind = {.name = "hub",
@@ -373,7 +380,9 @@ static int hub_open(struct hub *h, struct err *err)
     if (rc < 0)
         return rc;
     meet_know_world(&h->meet, a->generation, *a->world_file != '\0');
-    live_lead_init(&h->live);
+    struct live_lead_config live = {
+        .examine = hub_send_examine, .host_of = hub_host_of, .arg = h};
+    live_lead_init(&h->live, &live);
     live_lead_meet(&h->live, a->generation, a->num_workers);
     if ((rc = hub_make_room(h, a->num_workers, err)) < 0)
         return rc;

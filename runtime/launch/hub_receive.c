@@ -116,13 +116,21 @@ hub_take_world(struct hub *h, struct conn *c, const struct frame *f, struct err 
     return 0;
 }
 
+/* LIVE, STALL and FOUND. */
 static int hub_take_live(struct hub *h, const struct frame *f, struct err *err)
 {
-    if (f->n < 4)
-        return err_set(err, -EPROTO, "a rank's record is cut");
-    if (bytes_load_u32(f->p) != h->meet.generation)
+    struct bytes_reader r = {.p = f->p, .left = f->n};
+    uint32_t generation = bytes_u32(&r);
+    uint32_t number = f->type == MESSAGE_FOUND ? bytes_u32(&r) : 0;
+    if (r.is_bad)
+        return err_set(err, -EPROTO, "message %u is cut", f->type);
+    if (generation != h->meet.generation)
         return 0;
-    return live_lead_take(&h->live, f->p + 4, f->n - 4, err);
+    if (f->type == MESSAGE_LIVE)
+        return live_lead_take(&h->live, r.p, r.left, err);
+    if (f->type == MESSAGE_STALL)
+        return live_lead_take_stall(&h->live, (const char *)r.p, r.left, err);
+    return live_lead_take_finding(&h->live, number, r.p, r.left, err);
 }
 
 int hub_take_frame(struct hub *h,
@@ -142,6 +150,8 @@ int hub_take_frame(struct hub *h,
     case MESSAGE_LEAVING:
         return hub_take_leaving(h, c, f, err);
     case MESSAGE_LIVE:
+    case MESSAGE_STALL:
+    case MESSAGE_FOUND:
         return hub_take_live(h, f, err);
     case MESSAGE_PING:
         return 0;

@@ -11,6 +11,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/launch/hub_state.h"
+#include "runtime/wire/bytes.h"
 
 struct auth_id hub_id(const struct hub *h, uint32_t generation)
 {
@@ -59,6 +60,18 @@ void hub_send_finish(struct hub *h)
         if (!h->conns[i]->is_closing)
             (void)channel_send(&h->conns[i]->channel, MESSAGE_FINISH, NULL, 0,
                                clock_now_ns());
+}
+
+void hub_send_examine(void *arg, uint32_t number)
+{
+    struct hub *h = arg;
+    uint8_t payload[8];
+    bytes_store_u32(payload, h->meet.generation);
+    bytes_store_u32(payload + 4, number);
+    for (size_t i = 0; i < h->n; i++)
+        if (h->conns[i]->is_here && !h->conns[i]->is_closing)
+            (void)channel_send(&h->conns[i]->channel, MESSAGE_EXAMINE, payload,
+                               sizeof(payload), clock_now_ns());
 }
 
 int hub_start_rendezvous(struct hub *h, struct err *err)

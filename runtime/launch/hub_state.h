@@ -39,7 +39,9 @@ struct auth_id hub_id(const struct hub *h, uint32_t generation);
 void hub_refuse(struct conn *c, const char *sentence);
 void hub_send_world(struct hub *h, struct conn *c);
 void hub_send_stop_to(struct hub *h, struct conn *c);
-void hub_send_stop(struct hub *h);   /* to all connected agents */
+void hub_send_stop(struct hub *h); /* to all connected agents */
+/* Asks all agents to examine their ranks; for live_lead.h. */
+void hub_send_examine(void *arg, uint32_t number);
 void hub_send_finish(struct hub *h); /* to all connected agents */
 /* Starts a rendezvous server for the current world; sends the table to its members. */
 int hub_start_rendezvous(struct hub *h, struct err *err);

@@ -1,32 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ranks of one host do, for the leader of the job: a record of each rank every
- * LIVE_EVERY_S seconds, from its page (contract/stats_page.h) and from /proc; every second
- * until all of them have a page, so that the start of the training is seen when it
- * happens. Nothing here can fail the job. One thread. */
+/* What the ranks of one host do, for the leader of the job. Nothing here can fail the job.
+ * One thread.
+ *
+ *   record   of each rank, every LIVE_EVERY_S seconds, from its page
+ *            (contract/stats_page.h) and /proc; every second while a rank has no page yet
+ *            or is stopped, so that a change is seen when it happens
+ *   stall    the file with rank 0's record (contract/stall_record.h), on the host of rank
+ *            0, within a second of each change
+ *   finding  of each rank, when the leader has asked for an examination */
 #ifndef RUNTIME_LAUNCH_LIVE_HOST_H
 #define RUNTIME_LAUNCH_LIVE_HOST_H
 
 #include "runtime/launch/local_ranks.h"
 #include "runtime/live/live_worker.h"
 
-struct live_host {
-    const char *dir;              /* HVD_STATS_DIR of the ranks; borrowed */
-    const struct contract *ranks; /* of this host; borrowed */
+enum live_part { LIVE_PART_RECORD, LIVE_PART_STALL, LIVE_PART_FINDING };
+
+struct live_host_config {
+    const char *dir;              /* HVD_STATS_DIR of the ranks */
+    const struct contract *ranks; /* of this host */
     uint32_t n;
-    uint64_t next_ns; /* when the records are due; 0: at once */
+    /* Sends a part to the leader. number: of the examination; else 0. */
+    void (*send)(void *arg,
+                 enum live_part part,
+                 uint32_t number,
+                 const struct strbuf *b);
+    void *arg;
+};
+
+struct live_host {
+    struct live_host_config c;    /* its pointers are borrowed */
+    uint64_t tick_ns, records_ns; /* when it is next looked, and when records are due */
+    uint64_t *stopped_ns;    /* of each rank: since when it is stopped; 0: it is not */
+    char *stall;             /* the record that was sent last; NULL: none */
+    struct examine *examine; /* NULL: none is in progress */
+    uint32_t number;
 };
 
 /* The ranks were started. */
-void live_host_begin(struct live_host *h,
-                     const char *dir,
-                     const struct contract *ranks,
-                     uint32_t n);
-/* Sends the packed record of each rank when they are due. *ret_next_ns is lowered to the
- * time of the next call. */
+void live_host_begin(struct live_host *h, const struct live_host_config *c);
+void live_host_end(struct live_host *h); /* accepts a zeroed one */
+/* Sends what is due. *ret_next_ns is lowered to the time of the next call. */
 void live_host_tick(struct live_host *h,
                     const struct local_ranks *local,
-                    void (*send)(void *arg, const struct strbuf *record),
-                    void *arg,
                     uint64_t *ret_next_ns);
+/* Begins examination `number` of all ranks; one that is in progress is given up. */
+void live_host_examine(struct live_host *h,
+                       const struct local_ranks *local,
+                       uint32_t number);
 
 #endif

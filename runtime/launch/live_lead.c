@@ -3,26 +3,41 @@
 #include "runtime/launch/live_lead.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
+#include "runtime/launch/exam.h"
 #include "runtime/wire/bytes.h"
 
-void live_lead_init(struct live_lead *l)
+void live_lead_init(struct live_lead *l, const struct live_lead_config *c)
 {
+    memset(l, 0, sizeof(*l));
+    l->c = *c;
     live_job_init(&l->job, clock_now_ns(), clock_wall_us());
-    l->readers.n = 0;
+}
+
+static void lead_forget_world(struct live_lead *l)
+{
+    straggle_release(&l->straggle);
+    l->straggle = (struct straggle){0};
+    exam_cancel(&l->exam);
+    l->record = (struct stall_record){0};
 }
 
 void live_lead_release(struct live_lead *l)
 {
+    lead_forget_world(l);
+    exam_release(&l->exam);
     readers_close(&l->readers);
     live_job_release(&l->job);
 }
 
 void live_lead_meet(struct live_lead *l, uint32_t generation, uint32_t n_workers)
 {
+    lead_forget_world(l);
     live_job_advance(&l->job, clock_now_ns());
     live_job_meet(&l->job, generation, n_workers);
 }
@@ -34,9 +49,14 @@ void live_lead_set_present(struct live_lead *l, uint32_t n_present)
 
 void live_lead_start(struct live_lead *l, uint32_t size, uint32_t slots)
 {
+    struct err err = ERR_INIT;
+
+    lead_forget_world(l);
     live_job_advance(&l->job, clock_now_ns());
     if (live_job_start(&l->job, size, slots) < 0)
         log_warn("out of memory, the job's progress is not shown", "ranks=%u", size);
+    else if (straggle_init(&l->straggle, size, slots, &err) < 0)
+        log_warn("no stragglers are looked for", "cause=\"%s\"", err.text);
 }
 
 void live_lead_end(struct live_lead *l)
@@ -57,7 +77,148 @@ int live_lead_take(struct live_lead *l, const void *p, size_t n, struct err *err
         return rc;
     live_job_advance(&l->job, clock_now_ns());
     live_job_take(&l->job, r);
+    if (l->straggle.n > 0 && r->state == LIVE_RANK_IN_WORLD)
+        straggle_feed(&l->straggle, r);
     return 0;
+}
+
+/* --- stalls ----------------------------------------------------------------------- */
+
+static const char *lead_host_of(void *arg, uint32_t rank)
+{
+    const struct live_lead *l = arg;
+
+    return l->c.host_of(l->c.arg, rank);
+}
+
+static void lead_start_exam(struct live_lead *l)
+{
+    if (exam_begin(&l->exam, l->job.size, clock_now_ns()))
+        l->c.examine(l->c.arg, l->exam.number);
+}
+
+/* What is known before the ranks have been examined. */
+static void lead_set_stall(struct live_lead *l)
+{
+    struct live_stall s = {.rank = -1};
+
+    stall_describe(&l->record, lead_host_of, l, clock_wall_us(), &s);
+    live_job_advance(&l->job, clock_now_ns());
+    live_job_set_stall(&l->job, &s, clock_wall_us());
+}
+
+static void lead_end_stall(struct live_lead *l)
+{
+    if (l->job.stall.since_wall_us > 0)
+        log_info("the stall is over", "tensor=\"%s\"", l->job.stall.tensor);
+    l->record = (struct stall_record){0};
+    exam_cancel(&l->exam);
+    live_job_advance(&l->job, clock_now_ns());
+    live_job_set_stall(&l->job, NULL, 0);
+}
+
+int live_lead_take_stall(struct live_lead *l,
+                         const char *text,
+                         size_t n,
+                         struct err *err)
+{
+    uint64_t before_us = l->record.since_wall_us;
+    int rc;
+
+    if (n == 0) {
+        lead_end_stall(l);
+        return 0;
+    }
+    rc = stall_record_unpack(text, n, &l->record, err);
+    if (rc < 0)
+        return rc;
+    if (l->record.since_wall_us == before_us)
+        return 0; /* it is known */
+    lead_set_stall(l);
+    lead_start_exam(l);
+    return 0;
+}
+
+/* A process that is stopped cannot report anything, and rank 0's stall time may be longer
+ * than the time after which a silent rank ends the job. */
+static void lead_check_stopped(struct live_lead *l)
+{
+    const struct live_rank *r = live_job_stopped(&l->job);
+    uint64_t since_us;
+
+    if (!r && l->record.since_wall_us == 0 && l->job.stall.since_wall_us > 0
+        && l->exam.deadline_ns == 0)
+        lead_end_stall(l);
+    if (!r || l->job.stall.since_wall_us > 0)
+        return;
+    since_us = clock_wall_us() - r->stopped_ms * 1000u;
+    struct live_stall s = {.since_wall_us = since_us,
+                           .seen_wall_us = clock_wall_us(),
+                           .missing = {r->rank},
+                           .n_missing = 1,
+                           .rank = (int32_t)r->rank,
+                           .cause = LIVE_CAUSE_STOPPED};
+    const char *host = lead_host_of(l, r->rank);
+
+    (void)snprintf(s.host, sizeof(s.host), "%s", host);
+    (void)snprintf(
+        s.text, sizeof(s.text),
+        "rank %u (%s%s%spid %u) is stopped, by SIGSTOP, SIGTSTP or a debugger", r->rank,
+        *host ? "host " : "", host, *host ? ", " : "", r->pid);
+    live_job_advance(&l->job, clock_now_ns());
+    live_job_set_stall(&l->job, &s, clock_wall_us());
+    lead_start_exam(l);
+}
+
+int live_lead_take_finding(
+    struct live_lead *l, uint32_t number, const void *p, size_t n, struct err *err)
+{
+    return exam_take(&l->exam, number, p, n, &l->record, err);
+}
+
+static void lead_conclude(struct live_lead *l)
+{
+    struct live_stall s = l->job.stall;
+    const struct stall_record *r = l->record.since_wall_us > 0 ? &l->record : NULL;
+
+    exam_conclude(&l->exam, r, lead_host_of, l, clock_wall_us(), &s);
+    if (l->job.stall.since_wall_us == 0)
+        return; /* a reader has asked */
+    live_job_advance(&l->job, clock_now_ns());
+    live_job_set_stall(&l->job, &s, clock_wall_us());
+    log_warn("the job hangs", "cause=%s verdict=\"%s\"", live_cause_name(s.cause),
+             s.text);
+    if (l->exam.text)
+        (void)fputs(l->exam.text, stderr);
+}
+
+/* --- stragglers ------------------------------------------------------------------- */
+
+static void lead_check_straggler(struct live_lead *l)
+{
+    struct live_straggler *s = &l->job.straggler;
+    const struct straggle_verdict *v;
+    int32_t before = s->rank;
+
+    if (l->straggle.n == 0 || l->job.state == LIVE_STALLED)
+        return;
+    v = straggle_check(&l->straggle, clock_now_ns(), clock_wall_us());
+    *s = (struct live_straggler){.rank = v->rank,
+                                 .worker = v->worker,
+                                 .is_worker = v->is_worker,
+                                 .cost_s = v->cost_s,
+                                 .share = v->share,
+                                 .since_wall_us = v->since_wall_us};
+    if (v->rank < 0 && before >= 0)
+        log_info("no rank delays the other ranks any more", "before=%d", before);
+    if (v->rank < 0)
+        return;
+    (void)snprintf(s->host, sizeof(s->host), "%s", lead_host_of(l, (uint32_t)v->rank));
+    if (v->rank != before)
+        log_warn(v->is_worker ? "all ranks of a worker delay the other ranks"
+                              : "a rank delays the other ranks",
+                 "rank=%d worker=%u host=%s ms_per_step=%.3f share=%.2f", v->rank,
+                 v->worker, s->host, 1e3 * v->cost_s, v->share);
 }
 
 /* --- readers ---------------------------------------------------------------------- */
@@ -92,26 +253,55 @@ lead_put_ranks(const struct live_job *j, const struct live_query *q, struct strb
     }
 }
 
-static int
-lead_answer(void *arg, const struct live_query *q, struct strbuf *out, struct err *err)
+/* -EINPROGRESS until the examination that this reader asked for has ended. */
+static int lead_examine(struct live_lead *l, struct reader *x, struct err *err)
+{
+    if (l->job.n_ranks == 0)
+        return err_set(err, -EAGAIN, "no ranks run that could be examined");
+    if (l->exam.deadline_ns == 0 && x->ticket == 0)
+        lead_start_exam(l);
+    if (x->ticket == 0)
+        x->ticket = l->exam.number;
+    return l->exam.deadline_ns > 0 ? -EINPROGRESS : 0;
+}
+
+static int lead_answer(void *arg, struct reader *x, struct strbuf *out, struct err *err)
 {
     struct live_lead *l = arg;
+    int rc;
 
-    switch (q->kind) {
+    switch (x->query.kind) {
     case QUERY_REPORT:
         return lead_put_report(l, out, err);
     case QUERY_RANKS:
-        lead_put_ranks(&l->job, q, out);
+        lead_put_ranks(&l->job, &x->query, out);
+        return 0;
+    case QUERY_EXAMINE:
+        rc = lead_examine(l, x, err);
+        if (rc < 0)
+            return rc;
+        strbuf_puts(out, l->exam.text ? l->exam.text : "");
         return 0;
     case QUERY_STACKS:
-    case QUERY_EXAMINE:
-        break;
+        strbuf_puts(out, l->exam.text ? l->exam.text : "");
+        return 0;
     }
     return err_set(err, -ENOSYS, "query %u is unknown to this agent",
-                   (unsigned)q->kind);
+                   (unsigned)x->query.kind);
 }
 
 void live_lead_serve(struct live_lead *l)
 {
+    lead_check_stopped(l);
+    if (exam_is_due(&l->exam, clock_now_ns()))
+        lead_conclude(l);
+    lead_check_straggler(l);
     readers_serve(&l->readers, lead_answer, l, clock_now_ns());
+}
+
+uint64_t live_lead_next_ns(const struct live_lead *l)
+{
+    uint64_t next = readers_next_ns(&l->readers);
+
+    return l->exam.deadline_ns > 0 ? earlier_ns(next, l->exam.deadline_ns) : next;
 }

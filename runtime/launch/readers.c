@@ -48,7 +48,7 @@ reader_answer(struct reader *x, reader_answer_fn answer, void *arg, uint64_t now
 
     strbuf_init(&out, QUERY_ANSWER_MAX_BYTES);
     strbuf_init(&body, QUERY_ANSWER_MAX_BYTES - 4);
-    rc = answer(arg, &x->query, &body, &err);
+    rc = answer(arg, x, &body, &err);
     if (rc == -EINPROGRESS)
         return rc;
     if (rc == 0 && strbuf_status(&body) < 0)

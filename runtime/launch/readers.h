@@ -12,19 +12,21 @@
 #define READERS_MAX    16
 #define READER_TIME_NS (10 * NS_PER_S) /* for the query and the end of the connection */
 
-/* Appends the answer to out. 0; -errno with err: that is the answer; -EINPROGRESS: it is
- * asked again with the same query at the next readers_serve. */
-typedef int (*reader_answer_fn)(void *arg,
-                                const struct live_query *q,
-                                struct strbuf *out,
-                                struct err *err);
-
 struct reader {
     struct conn *conn;
     uint64_t deadline_ns;
     bool has_query, is_answered;
     struct live_query query;
+    uint32_t ticket; /* for the function that answers; 0 at first */
 };
+
+/* Appends the answer to x->query to out. 0; -errno with err: that is the answer;
+ * -EINPROGRESS: it is called again at the next readers_serve. */
+typedef int (*reader_answer_fn)(void *arg,
+                                struct reader *x,
+                                struct strbuf *out,
+                                struct err *err);
+
 struct readers {
     struct reader v[READERS_MAX];
     size_t n;

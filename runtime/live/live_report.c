@@ -102,6 +102,7 @@ static const struct live_field straggler_fields[] = {
     {"secondsPerStep", LIVE_F64, AT(live_straggler, cost_s), 0, 0},
     {"shareOfStep", LIVE_F64, AT(live_straggler, share), 0, 0},
     {"since", LIVE_TIME, AT(live_straggler, since_wall_us), 0, 0},
+    {"isWholeWorker", LIVE_BOOL, AT(live_straggler, is_worker), 0, 0},
 };
 
 static bool stall_is_there(const void *section)

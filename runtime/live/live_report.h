@@ -90,8 +90,9 @@ struct live_straggler {
     int32_t rank; /* -1: none */
     char host[LIVE_NAME_MAX];
     uint32_t worker;
-    double cost_s; /* per step: what the other ranks wait for it */
-    double share;  /* of the step's time, 0 to 1 */
+    bool is_worker; /* all its ranks are slow, and there are several */
+    double cost_s;  /* per step: what the other ranks wait for it */
+    double share;   /* of the step's time, 0 to 1 */
     uint64_t since_wall_us;
 };
 

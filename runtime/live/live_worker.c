@@ -24,6 +24,7 @@ static const struct live_field rank_fields[] = {
     {"batches", LIVE_U64, AT(n_batches), 0, 0},
     {"cpuSeconds", LIVE_MS, AT(cpu_ms), 0, 0},
     {"residentBytes", LIVE_U64, AT(rss_bytes), 0, 0},
+    {"stoppedSeconds", LIVE_MS, AT(stopped_ms), 0, 0},
 };
 static const struct live_section sections[] = {
     {1, NULL, 0, rank_fields, ARRAY_LEN(rank_fields), NULL},

@@ -23,7 +23,8 @@ struct live_rank {
     uint64_t steps, step_ns, blocked_ns, bus_bytes, allreduce_ns;
     uint64_t ready_ns; /* hvd_ready_seconds_total: it waited for others, by batch */
     uint64_t n_batches;
-    uint64_t cpu_ms, rss_bytes;    /* of the process, from /proc */
+    uint64_t cpu_ms, rss_bytes; /* of the process, from /proc */
+    uint64_t stopped_ms;        /* for how long it has been in state T; 0: it is not */
     struct live_progress progress; /* metrics only from ranks that set some */
 };
 

@@ -109,6 +109,35 @@ def test_wrong_options_are_named(folder):
         has(asked.stderr, f"hvd-agent: report: {why}")
 
 
+def test_a_stall_is_reported_while_it_lasts(folder):
+    job = Job(folder, 2, 1, HOROVOD_STALL_CHECK_TIME_SECONDS="1")
+    job.start_all(*world(folder, 50))
+    now = wait_for_state(job, "Stalled")
+    stall = now["stall"]
+    same((stall["missingRanks"], stall["rank"], stall["operation"]), ([1], 1, "ALLREDUCE"))
+    same(stall["tensor"], "tensor/0")
+    has(stall["message"], 'tensor "tensor/0" (ALLREDUCE)')
+    has(ask(job).stdout, "Stalled: ")
+    go(folder)
+    same(job.end(), [0, 0], job.errors())
+
+
+def test_a_stopped_process_is_named(folder):
+    job = Job(folder, 1, 2)
+    job.start_all(*world(folder, 50))
+    wait_for_state(job, "Training")
+    pid = report(job, "--ranks")[1]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    stall = wait_for_state(job, "Stalled")["stall"]
+    same((stall["rank"], stall["cause"], stall["missingRanks"]), (1, "Stopped", [1]))
+    has(stall["message"], f"pid {pid}")
+    os.kill(pid, signal.SIGCONT)
+    wait_for_state(job, "Training")
+    go(folder)
+    same(job.end(), [0], job.errors())
+    has(job.agents[0].err, "the stall is over")
+
+
 def test_many_readers_do_not_disturb_the_job(folder):
     job = Job(folder, 1, 2).start_all(*world(folder, 5))
     wait_for_state(job, "Training")

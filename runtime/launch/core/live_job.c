@@ -216,6 +216,14 @@ void live_job_take(struct live_job *j, const struct live_rank *r)
         live_job_sample(j);
 }
 
+const struct live_rank *live_job_stopped(const struct live_job *j)
+{
+    for (uint32_t i = 0; i < j->n_ranks; i++)
+        if (j->ranks[i].stopped_ms >= LIVE_STOPPED_MS)
+            return &j->ranks[i];
+    return NULL;
+}
+
 /* --- the report ------------------------------------------------------------------- */
 
 /* Growth per unit of span; -1: span is empty. */

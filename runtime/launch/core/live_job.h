@@ -6,10 +6,14 @@
 
 #include "runtime/live/live_worker.h"
 
-#define LIVE_SAMPLES  13 /* one in LIVE_EVERY_S seconds: rates are over a minute */
+#define LIVE_SAMPLES    13 /* one in LIVE_EVERY_S seconds: rates are over a minute */
 /* A rank that has no page by then does not use the runtime: its world had to be complete
  * earlier (HOROVOD_START_TIMEOUT). */
-#define LIVE_ALONE_NS (600 * 1000000000ull)
+#define LIVE_ALONE_NS   (600 * 1000000000ull)
+
+/* A process that is stopped for so long is named: before its silence ends the job
+ * (HVD_PEER_TIMEOUT, 30 s). */
+#define LIVE_STOPPED_MS 5000
 
 struct live_sample { /* sums over all ranks, except where a rank is named */
     uint64_t ns;
@@ -47,6 +51,8 @@ void live_job_set_present(struct live_job *j, uint32_t n_present);
 int live_job_start(struct live_job *j, uint32_t size, uint32_t slots);
 /* A record of the current world. Unknown ranks are ignored. */
 void live_job_take(struct live_job *j, const struct live_rank *r);
+/* A rank whose process has been stopped for LIVE_STOPPED_MS; NULL: none. */
+const struct live_rank *live_job_stopped(const struct live_job *j);
 /* NULL: the stall is over. The time since it began counts as stalled, not as training. */
 void live_job_set_stall(struct live_job *j,
                         const struct live_stall *stall,

@@ -12,6 +12,10 @@
  *            to agent  the same: stop the ranks; send HELLO in this world, or exit
  *   LEAVING  to hub    worker:4 generation:4: it received a stop signal
  *   LIVE     to hub    generation:4 and a rank's record (live/live_worker.h)
+ *   STALL    to hub    generation:4 and rank 0's record (contract/stall_record.h); without
+ *                      it: the stall is over
+ *   EXAMINE  to agent  generation:4 number:4: examine all ranks
+ *   FOUND    to hub    generation:4 number:4 and a finding (hang.h)
  *   PING     both
  *
  *   failure  blames+1:4 first_rank:4 n_ranks:4 message:str
@@ -38,9 +42,12 @@ enum message_type {
     MESSAGE_PING,
     MESSAGE_WORLD,
     MESSAGE_LEAVING,
-    MESSAGE_LIVE
+    MESSAGE_LIVE,
+    MESSAGE_STALL,
+    MESSAGE_EXAMINE,
+    MESSAGE_FOUND
 };
-#define MESSAGE_TO_HUB_MAX_BYTES   8192
+#define MESSAGE_TO_HUB_MAX_BYTES   32768
 #define MESSAGE_TO_AGENT_MAX_BYTES (24u << 20) /* a table of 65536 hosts */
 
 struct hello {
