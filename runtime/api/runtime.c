@@ -31,6 +31,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/api/signals.h"
+#include "runtime/api/stacks.h"
 #include "runtime/base/log.h"
 #include "runtime/bootstrap/bootstrap.h"
 #include "runtime/world/claim.h"
@@ -331,8 +332,11 @@ static int runtime_init_locked(uint64_t start_timeout_ns,
     }
     atomic_store_explicit(&runtime.launcher_finds_cause,
                           launcher_finds_cause(&w->contract), memory_order_relaxed);
-    if (w->job.size > 1)
+    if (w->job.size > 1) {
         signals_watch();
+        if (w->settings.shows_stacks)
+            stacks_watch(w->settings.stats_dir);
+    }
     (void)pthread_mutex_lock(&runtime.lock);
     runtime.world = w;
     (void)pthread_mutex_unlock(&runtime.lock);

@@ -44,6 +44,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/thread.h"
 #include "runtime/contract/failure.h"
+#include "runtime/contract/stacks_file.h"
 
 enum { LIMIT_MS = 200 };
 static const int signals[] = {SIGTERM, SIGINT, SIGSEGV, SIGBUS,
@@ -153,6 +154,9 @@ static void *signals_main(void *arg)
 
     (void)arg;
     (void)pthread_setname_np(pthread_self(), "hvd-signals");
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, STACKS_SIGNAL); /* if the main thread cannot run (stacks.c) */
+    (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     do
         got = read(watch.ask_fd, &n, sizeof(n));
     while (got < 0 && errno == EINTR);

@@ -175,6 +175,9 @@
       "bytes that compression may keep between steps on this rank; K, M and G allowed", "")   \
     X(HVD_STATS_DIR, TEXT, HONOURED, "", 0, 0, "",                                            \
       "folder for this rank's page of counters; the launchers set it", "")                    \
+    X(HVD_STACKS, BOOL, HONOURED, "1", 0, 1, "",                                              \
+      "0: no handler for signal 61, by which the launcher gets the stacks of a rank that "    \
+      "hangs; there is none without HVD_STATS_DIR or if the program handles the signal", "")  \
     X(HOROVOD_AUTOTUNE, BOOL, HONOURED, "0", 0, 1, "",                                        \
       "1: search for the best fusion threshold, cycle time and switch points of TCP; what is "\
       "set by a variable is not changed; of all autotune variables rank 0's values are used", "") \

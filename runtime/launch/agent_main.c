@@ -9,6 +9,7 @@
 #include "runtime/launch/agent.h"
 #include "runtime/launch/attach.h"
 #include "runtime/launch/await.h"
+#include "runtime/launch/examine.h"
 #include "runtime/launch/report.h"
 #include "runtime/launch/rsh.h"
 #include "runtime/launch/serve.h"
@@ -20,6 +21,7 @@ static const char usage[] =
     "[arguments]\n"
     "       hvd-agent rsh [ssh's options] HOST command [arguments]\n"
     "       hvd-agent report [--json] [--ranks | --stacks | --examine]\n"
+    "       hvd-agent examine DIR | PID ...\n"
     "       hvd-agent token FILE\n"
     "       hvd-agent install DEST\n"
     "       hvd-agent --version | --help\n\n"
@@ -35,6 +37,8 @@ static const char usage[] =
     "         --ranks each rank, --stacks the last examination of a stall, --examine "
     "a\n"
     "         new one\n"
+    "examine  says what the ranks of this host do, with their stacks: all that have\n"
+    "         HVD_STATS_DIR=DIR, or the processes\n"
     "token    writes a new random token for serve to a new file of mode 0600\n"
     "install  copies the runtime (the folder above this program's bin/) to DEST\n";
 
@@ -116,12 +120,14 @@ int main(int argc, char **argv)
         return agent_await(argv + 2);
     if (!strcmp(command, "report"))
         return agent_report(argv + 2);
+    if (!strcmp(command, "examine"))
+        return examine_command(argv + 2);
     if (!strcmp(command, "token"))
         return main_token(argv);
     if (!strcmp(command, "attach"))
         return main_attach(argv[2]);
     return *command ? main_refuse_usage("unknown command ", command)
                     : main_refuse_usage("a command is missing: run, serve, await, rsh, "
-                                        "report, token or install",
+                                        "report, examine, token or install",
                                         "");
 }

@@ -2,7 +2,8 @@
 /* Pages are the files rank.N of a folder, which ranks map and write (observe/stats.c). They
  * are read, not mapped: a file that a rank truncates is then a short read and not a
  * SIGBUS in the process that is PID 1 of the pod. Files that are no valid page are
- * skipped. Called by metrics.c. */
+ * skipped. Called by metrics.c and
+ * examine_command.c. */
 #include "runtime/launch/stats_dir.h"
 
 #include <dirent.h>
@@ -64,7 +65,7 @@ static int page_compare_rank(const void *a, const void *b)
     return (*x)->rank < (*y)->rank ? -1 : (*x)->rank > (*y)->rank;
 }
 
-static size_t stats_dir_read(const char *dir, struct stats_page ***ret)
+size_t stats_dir_read(const char *dir, struct stats_page ***ret)
 {
     DIR *d = opendir(dir);
     const struct dirent *entry;
@@ -97,13 +98,18 @@ static size_t stats_dir_read(const char *dir, struct stats_page ***ret)
     return n;
 }
 
+void stats_dir_free(struct stats_page **pages, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        mem_free(pages[i]);
+    mem_free(pages);
+}
+
 void stats_dir_text(const char *dir, struct strbuf *out)
 {
     struct stats_page **pages;
     size_t n = stats_dir_read(dir, &pages);
 
     stats_page_text((const struct stats_page *const *)pages, n, out);
-    for (size_t i = 0; i < n; i++)
-        mem_free(pages[i]);
-    mem_free(pages);
+    stats_dir_free(pages, n);
 }

@@ -6,6 +6,11 @@
 #include "runtime/base/strbuf.h"
 #include "runtime/contract/stats_page.h"
 
+/* The pages in dir, by rank; the number of them. A folder that is missing has no page.
+ * For stats_dir_free. */
+size_t stats_dir_read(const char *dir, struct stats_page ***ret);
+void stats_dir_free(struct stats_page **pages, size_t n);
+
 /* Appends the pages in dir as Prometheus' text, by rank. A folder that is missing has no
  * page. */
 void stats_dir_text(const char *dir, struct strbuf *out);

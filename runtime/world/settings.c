@@ -127,6 +127,7 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
             && s.deadlock_ns < 2 * s.stall_warn_ns)
             s.deadlock_ns = 2 * s.stall_warn_ns; /* a report comes first */
     }
+    s.shows_stacks = v.v[KNOB_HVD_STACKS] != 0;
     s.reports_late = v.v[KNOB_HVD_STALL_STACKS] != 0;
     (void)log_level_parse(v.s[KNOB_HOROVOD_LOG_LEVEL], &s.log_level); /* a choice */
     s.has_log_time =

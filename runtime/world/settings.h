@@ -43,6 +43,7 @@ struct settings {
     uint64_t stall_warn_ns; /* HOROVOD_STALL_CHECK_TIME_SECONDS, 60; 0 by
                                _STALL_CHECK_DISABLE */
     bool reports_late;      /* HVD_STALL_STACKS: late ranks report it themselves */
+    bool shows_stacks;      /* HVD_STACKS, true */
     uint64_t stall_fail_ns; /* HOROVOD_STALL_SHUTDOWN_TIME_SECONDS, 0: never */
     uint64_t deadlock_ns;   /* HVD_DEADLOCK_TIMEOUT, 600; 0 if the former is set */
 

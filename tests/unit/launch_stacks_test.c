@@ -138,8 +138,7 @@ UNIT_TEST(the_text_has_no_addresses_and_the_main_thread_first)
                                           "    read (a\", line 7 in b.py:9)\n"
                                           "  main thread, native code\n"
                                           "    futex_wait (libc.so.6)\n"
-                                          "    a function (python3.11)\n"
-                                          "    std::f(int) (libx.so)\n");
+                                          "    a function (python3.11)\n");
 }
 
 UNIT_TEST(too_many_threads_and_frames_are_left_out)

@@ -235,17 +235,29 @@ thread_put(const struct stack_thread *t, const char *title, struct strbuf *out)
         strbuf_puts(out, "    no Python code\n");
 }
 
+/* Down to the interpreter, whose own calls are shown as Python code. */
+static uint32_t native_shown(const struct stack_dump *d)
+{
+    for (uint32_t i = 0; d->n_threads > 0 && i < d->native.n; i++)
+        if (strncmp(d->native.frames[i].file, "python", 6) == 0
+            || strncmp(d->native.frames[i].file, "libpython", 9) == 0)
+            return i + 1;
+    return d->native.n;
+}
+
 void stacks_put(const struct stack_dump *d, struct strbuf *out)
 {
     const struct stack_thread *main_thread = stacks_main(d);
+    struct stack_thread native = d->native;
 
     if (main_thread)
         thread_put(main_thread, "main thread", out);
     for (uint32_t i = 0; i < d->n_threads; i++)
         if (&d->threads[i] != main_thread)
             thread_put(&d->threads[i], "another thread", out);
-    if (d->native.n > 0)
-        thread_put(&d->native, "main thread, native code", out);
+    native.n = native_shown(d);
+    if (native.n > 0)
+        thread_put(&native, "main thread, native code", out);
 }
 
 void ranks_put(const uint32_t *ranks, size_t n, struct strbuf *out)

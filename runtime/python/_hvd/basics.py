@@ -2,8 +2,10 @@
 """Start and end, ranks and build queries: the functions that every ``hvd`` module has in common."""
 
 import atexit
+import contextlib
 import faulthandler
 import json
+import os
 import signal
 import threading
 import warnings
@@ -32,6 +34,8 @@ _start_lock = threading.RLock()  # held only briefly; reentrant, because a signa
 _exit_hook_registered = False
 _ranks_of_init = ()  # the ranks that were passed to init(); () for all
 _sets_of_init = []  # the process sets that init() created with the world
+_STACKS_SIGNAL = 61  # runtime/contract/stacks_file.h
+_stacks_files = []  # the descriptor that faulthandler writes to
 _at_init = []  # functions of frameworks to call after init()
 _at_exit = []  # and after the shutdown() at the end of the process
 
@@ -44,6 +48,21 @@ def _show_stacks_when_late():
     except (AttributeError, ValueError, RuntimeError, OSError):
         return  # stderr is not a file here (a notebook): only the runtime's own line is printed
     _native.show_stacks(int(sig))
+
+
+def _write_stacks_when_asked():
+    """Lets the launcher get the stacks of all threads when this rank hangs (HVD_STACKS).
+
+    libhvd handles the signal and has created the file, unless it is not wanted or the program handles
+    the signal. faulthandler writes first and then calls libhvd's handler.
+    """
+    folder = os.environ.get("HVD_STATS_DIR")
+    if not folder or _stacks_files:
+        return
+    with contextlib.suppress(AttributeError, ValueError, RuntimeError, OSError):
+        file = os.open(os.path.join(folder, f"stacks.{os.getpid()}"), os.O_WRONLY | os.O_APPEND)
+        _stacks_files.append(file)
+        faulthandler.register(_STACKS_SIGNAL, file, all_threads=True, chain=True)
 
 
 def init(comm=None, process_sets=None):
@@ -128,6 +147,7 @@ def _join_world(timeout_ms, ranks, set_ranks):
                 handles.forget()
                 _sets.forget()
         _native.join()
+        _write_stacks_when_asked()
     except BaseException:
         _native.cancel()
         raise
