@@ -123,7 +123,7 @@ void agent_begin_live(struct agent *a)
 static enum outcome agent_take_examine(struct agent *a, const struct frame *f)
 {
     if (f->n == 8 && a->local && bytes_load_u32(f->p) == a->env.generation)
-        live_host_examine(&a->live, a->local, bytes_load_u32(f->p + 4));
+        live_host_examine(&a->live, bytes_load_u32(f->p + 4));
     return GOING;
 }
 

@@ -2,65 +2,33 @@
 /* Called by agent.c. */
 #include "runtime/launch/live_host.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/contract/stall_record.h"
+#include "runtime/launch/examine.h"
+#include "runtime/launch/process.h"
 #include "runtime/launch/stats_dir.h"
 #include "runtime/live/live_page.h"
 
-#define TICK_NS NS_PER_S
-
-/* The parts of /proc/PID/stat that are used. */
-struct proc_stat {
-    char state;
-    uint64_t cpu_ms, rss_bytes;
-};
-
-/* False: there is no such process. */
-static bool proc_stat_read(uint32_t pid, struct proc_stat *ret)
-{
-    char path[64], text[1024];
-    const char *p;
-    unsigned long long user, system;
-    long long pages;
-    long ticks = sysconf(_SC_CLK_TCK), page_bytes = sysconf(_SC_PAGESIZE);
-    CLEANUP(fd_close) int fd = -1;
-    ssize_t n;
-
-    (void)snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (n <= 0 || ticks <= 0)
-        return false;
-    text[n] = '\0';
-    p = strrchr(text, ')'); /* the name of the program may contain anything */
-    if (!p
-        || sscanf(p + 1,
-                  " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d "
-                  "%*d %*d %*d %*u %*u %lld",
-                  &ret->state, &user, &system, &pages)
-               != 4)
-        return false;
-    ret->cpu_ms = (user + system) * 1000 / (unsigned long)ticks;
-    ret->rss_bytes = (uint64_t)pages * (uint64_t)page_bytes;
-    return true;
-}
+#define TICK_NS      NS_PER_S
+#define EXAM_TICK_NS (100 * NS_PER_MS) /* while ranks are examined */
 
 static void live_host_read_proc(struct live_host *h, uint32_t i, struct live_rank *r)
 {
-    struct proc_stat s;
     uint64_t now_ns = clock_now_ns();
+    long ticks_per_s = sysconf(_SC_CLK_TCK);
+    struct proc_stat s;
 
-    if (!proc_stat_read(r->pid, &s))
+    if (!process_read_stat(r->pid, &s))
         return;
-    r->cpu_ms = s.cpu_ms;
-    r->rss_bytes = s.rss_bytes;
+    r->cpu_ms = s.cpu_ticks * 1000 / (ticks_per_s > 0 ? (uint64_t)ticks_per_s : 100);
+    r->rss_bytes = s.resident_pages * (uint64_t)sysconf(_SC_PAGESIZE);
     if (!h->stopped_ns)
         return;
     if (s.state != 'T' && s.state != 't')
@@ -154,12 +122,42 @@ static void live_host_tick_stall(struct live_host *h)
 
 /* --- examinations ----------------------------------------------------------------- */
 
-void live_host_examine(struct live_host *h,
-                       const struct local_ranks *local,
-                       uint32_t number)
+void live_host_examine(struct live_host *h, uint32_t number)
 {
-    (void)local;
+    AUTOFREE struct examined_process *v = NULL;
+    struct err err = ERR_INIT;
+    size_t n = 0;
+    int rc;
+
+    examination_free(h->exam);
+    h->exam = NULL;
     h->number = number;
+    rc = examine_list(h->c.dir, &v, &n);
+    if (rc == 0 && n > 0)
+        rc = examination_start(v, n, h->c.dir, true, &h->exam, &err);
+    if (rc < 0)
+        log_warn("cannot examine the ranks", "cause=\"%s\"",
+                 *err.text ? err.text : "out of memory");
+}
+
+static void live_host_tick_exam(struct live_host *h)
+{
+    const struct hang_finding *const *v;
+    size_t n;
+
+    if (!h->exam || !examination_is_done(h->exam))
+        return;
+    v = examination_findings(h->exam, &n);
+    for (size_t i = 0; i < n; i++) {
+        CLEANUP(strbuf_release) struct strbuf b = {0};
+
+        strbuf_init(&b, HANG_FINDING_MAX);
+        hang_finding_pack(v[i], &b);
+        if (strbuf_status(&b) == 0)
+            h->c.send(h->c.arg, LIVE_PART_FINDING, h->number, &b);
+    }
+    examination_free(h->exam);
+    h->exam = NULL;
 }
 
 /* --- the host --------------------------------------------------------------------- */
@@ -173,6 +171,7 @@ void live_host_begin(struct live_host *h, const struct live_host_config *c)
 
 void live_host_end(struct live_host *h)
 {
+    examination_free(h->exam);
     mem_free(h->stopped_ns);
     mem_free(h->stall);
     *h = (struct live_host){.c = {0}};
@@ -193,5 +192,7 @@ void live_host_tick(struct live_host *h,
             live_host_tick_stall(h);
         h->tick_ns = now_ns + TICK_NS;
     }
-    *ret_next_ns = earlier_ns(*ret_next_ns, h->tick_ns);
+    live_host_tick_exam(h);
+    *ret_next_ns =
+        earlier_ns(*ret_next_ns, h->exam ? now_ns + EXAM_TICK_NS : h->tick_ns);
 }

@@ -31,10 +31,10 @@ struct live_host_config {
 struct live_host {
     struct live_host_config c;    /* its pointers are borrowed */
     uint64_t tick_ns, records_ns; /* when it is next looked, and when records are due */
-    uint64_t *stopped_ns;    /* of each rank: since when it is stopped; 0: it is not */
-    char *stall;             /* the record that was sent last; NULL: none */
-    struct examine *examine; /* NULL: none is in progress */
-    uint32_t number;
+    uint64_t *stopped_ns;     /* of each rank: since when it is stopped; 0: it is not */
+    char *stall;              /* the record that was sent last; NULL: none */
+    struct examination *exam; /* NULL: none is in progress */
+    uint32_t number;          /* of it */
 };
 
 /* The ranks were started. */
@@ -45,8 +45,6 @@ void live_host_tick(struct live_host *h,
                     const struct local_ranks *local,
                     uint64_t *ret_next_ns);
 /* Begins examination `number` of all ranks; one that is in progress is given up. */
-void live_host_examine(struct live_host *h,
-                       const struct local_ranks *local,
-                       uint32_t number);
+void live_host_examine(struct live_host *h, uint32_t number);
 
 #endif

@@ -17,7 +17,7 @@
 #include "runtime/launch/core/straggle.h"
 #include "runtime/launch/readers.h"
 
-#define EXAM_NS        (6 * NS_PER_S) /* for all findings */
+#define EXAM_NS        (8 * NS_PER_S) /* for all findings */
 #define EXAM_RANKS_MAX 512 /* findings that are kept; those of missing ranks always */
 #define EXAM_TEXT_MAX  (1u << 20)
 

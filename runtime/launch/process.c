@@ -15,7 +15,6 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/launch/core/hang_wait.h"
-#include "runtime/launch/core/proc_text.h"
 
 enum { TEXT_BYTES = 4096 };
 
@@ -35,6 +34,14 @@ proc_read(uint32_t pid, uint32_t thread, const char *name, char *ret, size_t siz
         return;
     ssize_t n = read(fd, ret, size_bytes - 1);
     ret[n > 0 ? n : 0] = '\0';
+}
+
+bool process_read_stat(uint32_t pid, struct proc_stat *ret)
+{
+    char text[TEXT_BYTES];
+
+    proc_read(pid, 0, "stat", text, sizeof(text));
+    return proc_text_stat(text, ret);
 }
 
 static void thread_read_file(uint32_t pid, struct hang_thread *t)

@@ -3,8 +3,10 @@
 #ifndef RUNTIME_LAUNCH_PROCESS_H
 #define RUNTIME_LAUNCH_PROCESS_H
 
-#include "runtime/launch/core/hang.h"
+#include "runtime/launch/core/proc_text.h"
 
+/* False: there is no such process. */
+bool process_read_stat(uint32_t pid, struct proc_stat *ret);
 /* Sets ret->is_gone if there is no such process. */
 void process_sample(uint32_t pid, struct hang_sample *ret);
 /* Does it descend from this process? */

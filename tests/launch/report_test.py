@@ -118,6 +118,13 @@ def test_a_stall_is_reported_while_it_lasts(folder):
     same(stall["tensor"], "tensor/0")
     has(stall["message"], 'tensor "tensor/0" (ALLREDUCE)')
     has(ask(job).stdout, "Stalled: ")
+    now = wait_until("the ranks are examined", lambda: (report(job)["stall"].get("hasStacks") and report(job)))
+    has(now["stall"]["message"], "rank 1 (host ")
+    same(now["stall"]["cause"], "Sleeping")
+    stacks = ask(job, "--stacks").stdout
+    has(stacks, now["stall"]["message"] + "\n")
+    has(stacks, "usleep")
+    has(ask(job, "--examine").stdout, "usleep")
     go(folder)
     same(job.end(), [0, 0], job.errors())
 

@@ -10,24 +10,25 @@
 bool proc_text_stat(const char *text, struct proc_stat *ret)
 {
     const char *p = strrchr(text, ')');
-    unsigned long long faults, user, kernel, start;
+    unsigned long long faults, user, kernel, start, pages;
     unsigned int parent;
     char state;
 
     /* state ppid pgrp session tty tpgid flags minflt cminflt MAJFLT cmajflt UTIME STIME
-     * cutime cstime priority nice threads itrealvalue START */
+     * cutime cstime priority nice threads itrealvalue START vsize RSS */
     if (!p
         || sscanf(p + 1,
                   " %c %u %*s %*s %*s %*s %*s %*s %*s %llu %*s %llu %llu %*s %*s %*s "
-                  "%*s %*s %*s %llu",
-                  &state, &parent, &faults, &user, &kernel, &start)
-               != 6)
+                  "%*s %*s %*s %llu %*s %llu",
+                  &state, &parent, &faults, &user, &kernel, &start, &pages)
+               != 7)
         return false;
     *ret = (struct proc_stat){.state = state,
                               .parent = parent,
                               .n_major_faults = faults,
                               .cpu_ticks = user + kernel,
-                              .start_ticks = start};
+                              .start_ticks = start,
+                              .resident_pages = pages};
     return true;
 }
 

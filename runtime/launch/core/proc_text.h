@@ -8,7 +8,7 @@
 struct proc_stat {
     char state;
     uint32_t parent;
-    uint64_t n_major_faults, cpu_ticks, start_ticks;
+    uint64_t n_major_faults, cpu_ticks, start_ticks, resident_pages;
 };
 /* Of /proc/PID/stat and /proc/PID/task/TID/stat. False: damaged. */
 bool proc_text_stat(const char *text, struct proc_stat *ret);
