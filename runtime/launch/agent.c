@@ -36,6 +36,7 @@
 #include "runtime/launch/command.h"
 #include "runtime/launch/contracts.h"
 #include "runtime/launch/gpu_info.h"
+#include "runtime/launch/stats_dir.h"
 #include "runtime/launch/termination.h"
 
 #define DEFAULT_PEER_TIMEOUT_MS 30000
@@ -86,12 +87,12 @@ static enum outcome agent_start_ranks(struct agent *a, struct local_ranks_config
     c->n = a->n;
     c->ranks = a->ranks;
     c->size = a->env.np ? a->env.np : (uint32_t)hostlist_slots(&a->table.hosts);
-    c->stats_dir = a->scratch.dir;
+    c->stats_dir = stats_dir_choose(a->scratch.dir);
     metrics_set_generation(a->metrics, a->env.generation);
     if (local_ranks_new(c, &a->signals, &a->guard, &a->local, &err) < 0
         || local_ranks_start(a->local, &code, &err) < 0)
         return agent_fail(a, code, err.text);
-    agent_begin_live(a);
+    agent_begin_live(a, c->stats_dir);
     log_info("ranks started", "ranks=%u of=%u command=\"%s\"", a->n, c->size, a->path);
     return GOING;
 }
@@ -302,7 +303,9 @@ static void agent_serve_metrics(struct agent *a)
     struct err err = ERR_INIT;
     if (!a->metrics_port)
         return;
-    if (metrics_start((uint16_t)a->metrics_port, a->scratch.dir, &a->metrics, &err) < 0)
+    if (metrics_start((uint16_t)a->metrics_port, stats_dir_choose(a->scratch.dir),
+                      &a->metrics, &err)
+        < 0)
         log_warn("cannot serve metrics, continuing without", "port=%u cause=\"%s\"",
                  a->metrics_port, err.text);
 }

@@ -109,9 +109,9 @@ agent_send_live(void *arg, enum live_part part, uint32_t number, const struct st
     agent_send(a, types[part], &payload);
 }
 
-void agent_begin_live(struct agent *a)
+void agent_begin_live(struct agent *a, const char *stats_dir)
 {
-    struct live_host_config c = {.dir = a->scratch.dir,
+    struct live_host_config c = {.dir = stats_dir,
                                  .ranks = a->ranks,
                                  .n = a->n,
                                  .send = agent_send_live,

@@ -86,6 +86,6 @@ enum outcome agent_join(struct agent *a);
  * the hub waits for a replacement. */
 enum outcome agent_leave_job(struct agent *a);
 /* The ranks were started: what they do is sent to the hub from now on. */
-void agent_begin_live(struct agent *a);
+void agent_begin_live(struct agent *a, const char *stats_dir);
 
 #endif

@@ -29,6 +29,7 @@
 #include "runtime/launch/remote.h"
 #include "runtime/launch/scratch.h"
 #include "runtime/launch/self.h"
+#include "runtime/launch/status.h"
 #include "runtime/launch/termination.h"
 
 #define EXIT_OWN     LOCAL_JOB_FAILED
@@ -124,6 +125,7 @@ static int launch_remote(struct horovodrun *l, struct err *err)
     struct hostlist hosts = {.v = l->hosts.list.v, .n = l->hosts.n};
     struct remote_job job = {
         .program = l->program,
+        .dir = l->scratch->dir,
         .hosts = &hosts,
         .np = l->hosts.np,
         .argv = l->o.command,
@@ -252,6 +254,14 @@ int horovodrun_main(int argc, char *const *argv, char *const *env)
     if (l->o.text[OPT_HELP] || l->o.text[OPT_VERSION]) {
         launch_print_help(l);
         code = 0;
+        goto out;
+    }
+    if (l->o.text[OPT_STATUS]) {
+        code = status_print(options_is_on(&l->o, OPT_JSON),
+                            options_is_on(&l->o, OPT_VERBOSE), &err)
+                       == 0
+                   ? 0
+                   : 1;
         goto out;
     }
     for (size_t i = 0; i < l->o.n_warnings; i++)

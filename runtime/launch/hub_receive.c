@@ -126,11 +126,12 @@ static int hub_take_live(struct hub *h, const struct frame *f, struct err *err)
         return err_set(err, -EPROTO, "message %u is cut", f->type);
     if (generation != h->meet.generation)
         return 0;
-    if (f->type == MESSAGE_LIVE)
-        return live_lead_take(&h->live, r.p, r.left, err);
-    if (f->type == MESSAGE_STALL)
-        return live_lead_take_stall(&h->live, (const char *)r.p, r.left, err);
-    return live_lead_take_finding(&h->live, number, r.p, r.left, err);
+    live_lead_take_part(&h->live,
+                        f->type == MESSAGE_LIVE    ? LIVE_PART_RECORD
+                        : f->type == MESSAGE_STALL ? LIVE_PART_STALL
+                                                   : LIVE_PART_FINDING,
+                        number, r.p, r.left);
+    return 0;
 }
 
 int hub_take_frame(struct hub *h,

@@ -65,7 +65,8 @@ void live_lead_end(struct live_lead *l)
     live_job_end(&l->job);
 }
 
-int live_lead_take(struct live_lead *l, const void *p, size_t n, struct err *err)
+static int
+lead_take_record(struct live_lead *l, const void *p, size_t n, struct err *err)
 {
     AUTOFREE struct live_rank *r = mem_alloc(sizeof(*r));
     int rc;
@@ -117,10 +118,8 @@ static void lead_end_stall(struct live_lead *l)
     live_job_set_stall(&l->job, NULL, 0);
 }
 
-int live_lead_take_stall(struct live_lead *l,
-                         const char *text,
-                         size_t n,
-                         struct err *err)
+static int
+lead_take_stall(struct live_lead *l, const char *text, size_t n, struct err *err)
 {
     uint64_t before_us = l->record.since_wall_us;
     int rc;
@@ -170,26 +169,43 @@ static void lead_check_stopped(struct live_lead *l)
     lead_start_exam(l);
 }
 
-int live_lead_take_finding(
-    struct live_lead *l, uint32_t number, const void *p, size_t n, struct err *err)
+void live_lead_take_part(
+    struct live_lead *l, enum live_part part, uint32_t number, const void *p, size_t n)
 {
-    return exam_take(&l->exam, number, p, n, &l->record, err);
+    struct err err = ERR_INIT;
+    int rc = 0;
+
+    switch (part) {
+    case LIVE_PART_RECORD:
+        rc = lead_take_record(l, p, n, &err);
+        break;
+    case LIVE_PART_STALL:
+        rc = lead_take_stall(l, p, n, &err);
+        break;
+    case LIVE_PART_FINDING:
+        rc = exam_take(&l->exam, number, p, n, &l->record, &err);
+        break;
+    }
+    if (rc < 0)
+        log_warn("progress of a rank is not shown", "cause=\"%s\"", err.text);
 }
 
 static void lead_conclude(struct live_lead *l)
 {
     struct live_stall s = l->job.stall;
     const struct stall_record *r = l->record.since_wall_us > 0 ? &l->record : NULL;
+    const char *stacks;
 
     exam_conclude(&l->exam, r, lead_host_of, l, clock_wall_us(), &s);
     if (l->job.stall.since_wall_us == 0)
         return; /* a reader has asked */
     live_job_advance(&l->job, clock_now_ns());
     live_job_set_stall(&l->job, &s, clock_wall_us());
+    stacks = l->exam.text ? strchr(l->exam.text, '\n') : NULL;
     log_warn("the job hangs", "cause=%s verdict=\"%s\"", live_cause_name(s.cause),
              s.text);
-    if (l->exam.text)
-        (void)fputs(l->exam.text, stderr);
+    if (stacks)
+        (void)fputs(stacks + 1, stderr); /* behind the verdict's line */
 }
 
 /* --- stragglers ------------------------------------------------------------------- */

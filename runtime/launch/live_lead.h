@@ -15,6 +15,7 @@
 #include "runtime/launch/core/hang.h"
 #include "runtime/launch/core/live_job.h"
 #include "runtime/launch/core/straggle.h"
+#include "runtime/launch/live_host.h"
 #include "runtime/launch/readers.h"
 
 #define EXAM_NS        (8 * NS_PER_S) /* for all findings */
@@ -52,16 +53,10 @@ void live_lead_meet(struct live_lead *l, uint32_t generation, uint32_t n_workers
 void live_lead_set_present(struct live_lead *l, uint32_t n_present);
 void live_lead_start(struct live_lead *l, uint32_t size, uint32_t slots);
 void live_lead_end(struct live_lead *l);
-/* A packed record of a rank of the current world. -EPROTO. */
-int live_lead_take(struct live_lead *l, const void *p, size_t n, struct err *err);
-/* The text of rank 0's record of a stall; n 0: the stall is over. -EPROTO. */
-int live_lead_take_stall(struct live_lead *l,
-                         const char *text,
-                         size_t n,
-                         struct err *err);
-/* A packed finding of examination `number`. -EPROTO. */
-int live_lead_take_finding(
-    struct live_lead *l, uint32_t number, const void *p, size_t n, struct err *err);
+/* A packed record or finding, or the text of rank 0's record of a stall (empty: it is
+ * over), of the current world. A malformed one is logged. number: of the examination. */
+void live_lead_take_part(
+    struct live_lead *l, enum live_part part, uint32_t number, const void *p, size_t n);
 /* Concludes what is due, and answers readers; after each poll. */
 void live_lead_serve(struct live_lead *l);
 /* When live_lead_serve must be called at the latest. */

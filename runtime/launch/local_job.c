@@ -23,9 +23,12 @@
 #include "runtime/contract/port.h"
 #include "runtime/launch/command.h"
 #include "runtime/launch/gpu_info.h"
+#include "runtime/launch/live_door.h"
+#include "runtime/launch/live_host.h"
 #include "runtime/launch/local_ranks.h"
 #include "runtime/launch/outcome.h"
 #include "runtime/launch/placement.h"
+#include "runtime/launch/stats_dir.h"
 #include "runtime/rendezvous/rendezvous.h"
 
 #define ASK_GRACE_S 30 /* after Ctrl-C or SIGTERM, to save a checkpoint */
@@ -42,6 +45,9 @@ struct local_job {
     struct hostlist tf_hosts; /* all with our address */
     struct tf_world tf;
     struct placement placement;
+    struct live_host live;
+    struct live_lead lead;
+    struct live_door door;
     struct local_ranks *local;
     struct launch_verdict verdict;
 };
@@ -139,6 +145,45 @@ static void local_job_show_placement(const struct local_job *l)
     strbuf_release(&table);
 }
 
+static const char *local_job_host_of(void *arg, uint32_t rank)
+{
+    const struct local_job *l = arg;
+    return rank < l->c->hosts->np ? l->ranks[rank].hostname : "";
+}
+
+static void local_job_take_live(void *arg,
+                                enum live_part part,
+                                uint32_t number,
+                                const struct strbuf *b)
+{
+    struct local_job *l = arg;
+    live_lead_take_part(&l->lead, part, number, strbuf_str(b), b->n);
+}
+
+static void local_job_examine(void *arg, uint32_t number)
+{
+    struct local_job *l = arg;
+    live_host_examine(&l->live, number);
+}
+
+static void local_job_begin_live(struct local_job *l, const char *stats_dir)
+{
+    const uint32_t np = l->c->hosts->np;
+    struct live_lead_config lead = {
+        .examine = local_job_examine, .host_of = local_job_host_of, .arg = l};
+    struct live_host_config host = {.dir = stats_dir,
+                                    .ranks = l->ranks,
+                                    .n = np,
+                                    .send = local_job_take_live,
+                                    .arg = l};
+    live_lead_init(&l->lead, &lead);
+    live_lead_meet(&l->lead, 0, 1);
+    live_lead_set_present(&l->lead, 1);
+    live_lead_start(&l->lead, np, np);
+    live_host_begin(&l->live, &host);
+    live_door_open(&l->door, l->c->scratch->dir, &l->token, l->job_id, &l->lead);
+}
+
 static int local_job_prepare(struct local_job *l,
                              struct local_ranks_config *c,
                              int *ret_code,
@@ -178,9 +223,12 @@ static int local_job_prepare(struct local_job *l,
     c->ranks = l->ranks;
     c->placement = &l->placement;
     c->tf = l->tf.roles.framework == FRAMEWORK_HVD ? NULL : &l->tf;
-    if ((rc = local_ranks_new(c, l->c->signals, l->c->guard, &l->local, err)) < 0)
+    c->stats_dir = stats_dir_choose(l->c->scratch->dir);
+    if ((rc = local_ranks_new(c, l->c->signals, l->c->guard, &l->local, err)) < 0
+        || (rc = local_ranks_start(l->local, ret_code, err)) < 0)
         return rc;
-    return local_ranks_start(l->local, ret_code, err);
+    local_job_begin_live(l, c->stats_dir);
+    return 0;
 }
 
 /* Reports the failed rank at once to ranks that wait in the rendezvous. */
@@ -206,7 +254,12 @@ static void local_job_serve(struct local_job *l, struct local_ranks_event *ev)
     bool is_decided = false;
     while (!local_ranks_has_ended(l->local)) {
         uint64_t due = is_decided ? UINT64_MAX : verdict_deadline_ns(&l->verdict);
-        local_ranks_step(l->local, NULL, 0, due);
+        struct pollfd fds[LIVE_DOOR_FDS];
+        live_host_tick(&l->live, l->local, &due);
+        live_door_fds(&l->door, fds);
+        local_ranks_step(l->local, fds, LIVE_DOOR_FDS,
+                         earlier_ns(due, live_door_next_ns(&l->door)));
+        live_door_serve(&l->door);
         while (local_ranks_next(l->local, ev)) {
             if (ev->kind == LOCAL_SIGNAL)
                 log_info("signal forwarded", "signal=%s", signal_name(ev->signal));
@@ -240,6 +293,9 @@ static int local_job_exit_code(struct local_job *l)
 
 static void local_job_release(struct local_job *l)
 {
+    live_door_close(&l->door);
+    live_host_end(&l->live);
+    live_lead_release(&l->lead);
     local_ranks_free(l->local);
     rdv_server_stop(l->server);
     fd_close(&l->master_fd);

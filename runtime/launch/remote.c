@@ -26,6 +26,7 @@
 #include "runtime/launch/attach.h"
 #include "runtime/launch/errand_make.h"
 #include "runtime/launch/links.h"
+#include "runtime/launch/live_door.h"
 #include "runtime/launch/remote_address.h"
 #include "runtime/launch/remote_hosts.h"
 #include "runtime/launch/remote_output.h"
@@ -48,6 +49,8 @@ struct remote {
     struct remote_hosts hosts;
     struct link_set links;
     struct remote_output output;
+    struct live_lead lead;
+    struct live_door door;
     struct rdv_server *server;
     uint16_t rdv_port;
     size_t n_reported; /* failures that were passed to the rendezvous */
@@ -69,7 +72,7 @@ static int
 remote_on_frame(void *arg, struct link *l, const struct frame *f, struct err *err)
 {
     struct remote *r = arg;
-    return remote_receive(&r->hosts, &r->output, l, f, err);
+    return remote_receive(&r->hosts, &r->output, &r->lead, l, f, err);
 }
 
 /* Reports the missing hosts and the stage of the first of them. */
@@ -115,6 +118,52 @@ remote_send_to_all(struct remote *r, enum errand_type type, const struct strbuf 
         links_send(&r->links, type, h, b);
 }
 
+/* --- the live report --- */
+
+static void remote_examine(void *arg, uint32_t number)
+{
+    struct remote *r = arg;
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+    strbuf_init(&b, 16);
+    bytes_put_u32(&b, number);
+    remote_send_to_all(r, ERRAND_EXAMINE, &b);
+}
+
+static const char *remote_host_of(void *arg, uint32_t rank)
+{
+    const struct remote *r = arg;
+    for (uint32_t h = 0; h < r->job->hosts->n; h++) {
+        if (rank < r->job->hosts->v[h].slots)
+            return r->job->hosts->v[h].name;
+        rank -= r->job->hosts->v[h].slots;
+    }
+    return "";
+}
+
+/* 1 if the hosts differ: then a slow host is not found, only slow ranks. */
+static uint32_t remote_slots(const struct remote *r)
+{
+    const struct hostlist *hosts = r->job->hosts;
+    for (size_t h = 1; h < hosts->n; h++)
+        if (hosts->v[h].slots != hosts->v[0].slots)
+            return 1;
+    return hosts->v[0].slots;
+}
+
+static void remote_open_live(struct remote *r)
+{
+    struct live_lead_config c = {
+        .examine = remote_examine, .host_of = remote_host_of, .arg = r};
+    struct err err = ERR_INIT;
+    char path[CONTRACT_PATH_MAX + 16];
+    live_lead_init(&r->lead, &c);
+    live_lead_meet(&r->lead, 0, (uint32_t)r->job->hosts->n);
+    (void)snprintf(path, sizeof(path), "%s/token", r->job->dir);
+    if (token_write_file(path, &r->token, &err) < 0)
+        log_warn("--status cannot show this job", "cause=\"%s\"", err.text);
+    live_door_open(&r->door, r->job->dir, &r->token, r->e.job_id, &r->lead);
+}
+
 /* --- decisions --- */
 
 static int remote_send_start(struct remote *r, uint32_t h, struct err *err)
@@ -153,6 +202,8 @@ static int remote_start(struct remote *r, struct err *err)
         rc = remote_send_start(r, h, err);
     if (rc < 0)
         return rc;
+    live_lead_set_present(&r->lead, (uint32_t)r->job->hosts->n);
+    live_lead_start(&r->lead, r->job->np, remote_slots(r));
     log_info("all hosts are ready, ranks start", "np=%u hosts=%zu", r->job->np,
              r->job->hosts->n);
     return 0;
@@ -242,6 +293,7 @@ static uint64_t remote_next_due(const struct remote *r)
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         if (others[i] < due)
             due = others[i];
+    due = earlier_ns(due, live_door_next_ns(&r->door));
     return output_due_ns(&r->output.output, due);
 }
 
@@ -252,11 +304,14 @@ static void remote_serve_once(struct remote *r)
     n_output = output_pollfds(&r->output.output, r->fds + n);
     n += n_output;
     n += links_pollfds(&r->links, r->fds + n);
+    live_door_fds(&r->door, r->fds + n);
+    n += LIVE_DOOR_FDS;
     if (poll(r->fds, n, clock_left_ms(remote_next_due(r))) <= 0)
         for (nfds_t i = 0; i < n; i++)
             r->fds[i].revents = 0;
     output_serve(&r->output.output, r->fds + 1, n_output);
     links_serve(&r->links);
+    live_door_serve(&r->door);
     remote_take_signals(r);
     remote_output_give_credit(&r->output, &r->links);
     remote_decide(r);
@@ -331,7 +386,8 @@ static int remote_prepare(struct remote *r, struct err *err)
                < 0
         || (rc = remote_output_open(&r->output, r->job, err)) < 0)
         return rc;
-    r->fds = mem_calloc(1 + OUTPUT_FDS + 2 * (size_t)r->job->np
+    remote_open_live(r);
+    r->fds = mem_calloc(1 + LIVE_DOOR_FDS + OUTPUT_FDS + 2 * (size_t)r->job->np
                             + LINK_FDS * (r->job->hosts->n + 1),
                         sizeof(*r->fds));
     if (!r->fds)
@@ -380,6 +436,8 @@ static void remote_fill_end(struct remote *r, struct remote_end *ret)
 
 static void remote_release(struct remote *r)
 {
+    live_door_close(&r->door);
+    live_lead_release(&r->lead);
     links_release(&r->links);
     rdv_server_stop(r->server);
     remote_output_release(&r->output);

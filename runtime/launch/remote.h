@@ -14,6 +14,7 @@
 
 struct remote_job {      /* all borrowed */
     const char *program; /* for messages */
+    const char *dir;     /* a private folder of this process */
     const struct hostlist *hosts;
     uint32_t np;
     char *const *argv, *const *env;

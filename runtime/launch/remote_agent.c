@@ -26,6 +26,7 @@
 #include "runtime/launch/contracts.h"
 #include "runtime/launch/environment.h"
 #include "runtime/launch/gpu_info.h"
+#include "runtime/launch/live_host.h"
 #include "runtime/launch/local_ranks.h"
 #include "runtime/launch/remote_tree.h"
 #include "runtime/launch/scratch.h"
@@ -60,6 +61,7 @@ struct remote_agent {
     struct tf_world tf;
     uint32_t n;
     struct local_ranks *local;
+    struct live_host live;
     struct local_ranks_event ev;
     int gpu_fd; /* source of the line about GPUs; -1: none */
     struct strbuf gpu_line;
@@ -238,8 +240,35 @@ remote_agent_start_ranks(struct remote_agent *a, int *ret_code, struct err *err)
     a->config.tf = a->e.roles.framework == FRAMEWORK_HVD ? NULL : &a->tf;
     a->config.n = a->n;
     a->config.ranks = a->ranks;
+    a->config.stats_dir = environment_get(&a->env, "HVD_STATS_DIR");
+    if (!a->config.stats_dir || !*a->config.stats_dir)
+        a->config.stats_dir = a->scratch.dir;
     rc = local_ranks_new(&a->config, a->signals, &a->guard, &a->local, err);
     return rc < 0 ? rc : local_ranks_start(a->local, ret_code, err);
+}
+
+static void remote_agent_send_live(void *arg,
+                                   enum live_part part,
+                                   uint32_t number,
+                                   const struct strbuf *b)
+{
+    struct remote_agent *a = arg;
+    CLEANUP(strbuf_release) struct strbuf payload = {0};
+    strbuf_init(&payload, ERRAND_TO_LAUNCHER_MAX_BYTES);
+    bytes_put_u32(&payload, part);
+    bytes_put_u32(&payload, number);
+    strbuf_add(&payload, strbuf_str(b), b->n);
+    uplink_send(&a->up, ERRAND_LIVE, &payload);
+}
+
+static void remote_agent_begin_live(struct remote_agent *a)
+{
+    struct live_host_config c = {.dir = a->config.stats_dir,
+                                 .ranks = a->ranks,
+                                 .n = a->n,
+                                 .send = remote_agent_send_live,
+                                 .arg = a};
+    live_host_begin(&a->live, &c);
 }
 
 static int
@@ -259,6 +288,8 @@ remote_agent_take_start(struct remote_agent *a, struct bytes_reader *r, struct e
         local_ranks_free(a->local);
         a->local = NULL;
         uplink_fail(&a->up, code, 0, why.text);
+    } else {
+        remote_agent_begin_live(a);
     }
     return 0;
 }
@@ -289,6 +320,11 @@ static int remote_agent_take_own(struct remote_agent *a,
     case ERRAND_FINISH:
         remote_agent_begin_end(a);
         return 0;
+    case ERRAND_EXAMINE:
+        number = bytes_u32(r);
+        if (a->local && !a->is_ending)
+            live_host_examine(&a->live, number);
+        return 0;
     case ERRAND_JOB:
     case ERRAND_PING:
     case ERRAND_READY:
@@ -298,6 +334,7 @@ static int remote_agent_take_own(struct remote_agent *a,
     case ERRAND_DONE:
     case ERRAND_LOST:
     case ERRAND_NOTE:
+    case ERRAND_LIVE:
         break;
     }
     return err_set(err, -EPROTO, "message %u is not for an agent", type);
@@ -411,6 +448,15 @@ static uint64_t remote_agent_next_due(const struct remote_agent *a)
     return ping < due ? ping : due;
 }
 
+static void
+remote_agent_step_ranks(struct remote_agent *a, struct pollfd *fds, nfds_t n)
+{
+    uint64_t due_ns = remote_agent_next_due(a);
+    if (a->up.is_open && !a->is_ending && !local_ranks_has_ended(a->local))
+        live_host_tick(&a->live, a->local, &due_ns);
+    local_ranks_step(a->local, fds, n, due_ns);
+}
+
 static void remote_agent_serve_once(struct remote_agent *a)
 {
     struct pollfd fds[LOCAL_RANKS_CALLER_FDS];
@@ -422,7 +468,7 @@ static void remote_agent_serve_once(struct remote_agent *a)
     n += links_pollfds(&a->tree.links, fds + n);
     fds[n++] = (struct pollfd){.fd = a->gpu_fd, .events = POLLIN};
     if (a->local)
-        local_ranks_step(a->local, fds, n, remote_agent_next_due(a));
+        remote_agent_step_ranks(a, fds, n);
     else
         remote_agent_wait_alone(a, fds, n, remote_agent_next_due(a));
     if (a->up.is_open)
@@ -437,6 +483,7 @@ static void remote_agent_serve_once(struct remote_agent *a)
 
 static void remote_agent_release(struct remote_agent *a)
 {
+    live_host_end(&a->live);
     local_ranks_free(a->local);
     placement_release(&a->placement);
     remote_tree_release(&a->tree);

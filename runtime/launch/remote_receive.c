@@ -63,8 +63,17 @@ static int receive_lost(struct remote_hosts *h,
     return rc;
 }
 
+/* A malformed one costs only what it would have shown. */
+static void receive_live(struct live_lead *lead, struct bytes_reader *b)
+{
+    uint32_t part = bytes_u32(b), number = bytes_u32(b);
+    if (!b->is_bad && part <= LIVE_PART_FINDING)
+        live_lead_take_part(lead, (enum live_part)part, number, b->p, b->left);
+}
+
 int remote_receive(struct remote_hosts *h,
                    struct remote_output *o,
+                   struct live_lead *lead,
                    const struct link *l,
                    const struct frame *f,
                    struct err *err)
@@ -95,6 +104,10 @@ int remote_receive(struct remote_hosts *h,
     case ERRAND_NOTE:
         remote_output_note(o, h->list->v[host].name, f->p + 4, f->n - 4);
         return 0;
+    case ERRAND_LIVE:
+        receive_live(lead, &b);
+        return 0;
+    case ERRAND_EXAMINE:
     case ERRAND_PING:
     case ERRAND_JOB:
     case ERRAND_START:

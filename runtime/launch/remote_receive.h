@@ -4,12 +4,14 @@
 #define RUNTIME_LAUNCH_REMOTE_RECEIVE_H
 
 #include "runtime/launch/links.h"
+#include "runtime/launch/live_lead.h"
 #include "runtime/launch/remote_hosts.h"
 #include "runtime/launch/remote_output.h"
 
 /* Applies one message of l. -EPROTO or -ENOMEM with err: the link must end. */
 int remote_receive(struct remote_hosts *h,
                    struct remote_output *o,
+                   struct live_lead *lead,
                    const struct link *l,
                    const struct frame *f,
                    struct err *err);

@@ -22,11 +22,6 @@
 #define EXAMINE_NS (20 * NS_PER_S)
 #define RANKS_MAX  1000u /* of one query */
 
-struct report_options {
-    enum live_query_kind kind;
-    bool is_json;
-};
-
 static int report_refuse_usage(const char *what, const char *word)
 {
     fprintf(stderr, "hvd-agent: report: %s%s (see hvd-agent --help)\n", what, word);
@@ -104,10 +99,12 @@ static int report_print_job(const struct report_options *o,
 
     if (rc < 0)
         return rc;
-    if (o->is_json)
+    if (o->is_json) {
         live_report_json(r, out);
-    else
+        strbuf_putc(out, '\n');
+    } else {
         live_report_text(r, out);
+    }
     return 0;
 }
 
@@ -140,26 +137,20 @@ static int report_print_ranks(const struct report_options *o,
     return r ? 0 : -ENOMEM;
 }
 
-struct report_asker {
-    struct agent_env env;
-    struct token token;
-    char address[256];
-};
-
-static int report_ask(const struct report_asker *a,
+static int report_ask(const struct report_source *a,
                       const struct live_query *q,
                       void **ret,
                       size_t *ret_n,
                       struct err *err)
 {
-    struct auth_id id = {&a->token, a->env.job_id, 0};
+    struct auth_id id = {&a->token, a->job_id, 0};
     uint64_t limit_ns = q->kind == QUERY_EXAMINE ? EXAMINE_NS : ANSWER_NS;
 
-    return live_ask_wait(a->address, a->env.checkin_port, &id, q,
-                         clock_now_ns() + limit_ns, ret, ret_n, err);
+    return live_ask_wait(a->address, a->port, &id, q, clock_now_ns() + limit_ns, ret,
+                         ret_n, err);
 }
 
-static int report_make_ranks(const struct report_asker *a,
+static int report_make_ranks(const struct report_source *a,
                              const struct report_options *o,
                              struct strbuf *out,
                              struct err *err)
@@ -183,14 +174,14 @@ static int report_make_ranks(const struct report_asker *a,
         q.first += n;
     }
     if (o->is_json)
-        strbuf_putc(out, ']');
-    return rc;
+        strbuf_puts(out, "]\n");
+    return rc < 0 ? rc : strbuf_status(out);
 }
 
-static int report_make(const struct report_asker *a,
-                       const struct report_options *o,
-                       struct strbuf *out,
-                       struct err *err)
+int report_make(const struct report_source *a,
+                const struct report_options *o,
+                struct strbuf *out,
+                struct err *err)
 {
     struct live_query q = {.kind = o->kind};
     AUTOFREE void *p = NULL;
@@ -202,37 +193,45 @@ static int report_make(const struct report_asker *a,
     rc = report_ask(a, &q, &p, &n, err);
     if (rc < 0)
         return rc;
-    if (o->kind == QUERY_REPORT)
-        return report_print_job(o, p, n, out, err);
-    strbuf_add(out, p, n);
-    return 0;
+    if (o->kind != QUERY_REPORT)
+        strbuf_add(out, p, n);
+    else
+        rc = report_print_job(o, p, n, out, err);
+    return rc < 0 ? rc : strbuf_status(out);
+}
+
+static int report_find_source(struct report_source *ret, struct err *err)
+{
+    struct agent_env env;
+    int rc = agent_env_parse(report_read_env, NULL, &env, err);
+
+    rc = rc < 0 ? rc : token_read_file(env.token_file, &ret->token, err);
+    if (rc < 0)
+        return rc;
+    ret->port = env.checkin_port;
+    (void)snprintf(ret->job_id, sizeof(ret->job_id), "%s", env.job_id);
+    return report_find_address(&env, ret->address, sizeof(ret->address), err);
 }
 
 int agent_report(char *const *argv)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct report_options o;
-    struct report_asker a = {0};
+    struct report_source source = {.port = 0};
     struct err err = ERR_INIT;
     int rc = report_read_words(argv, &o);
 
     if (rc)
         return rc;
-    strbuf_init(&out, 256u << 20);
-    rc = agent_env_parse(report_read_env, NULL, &a.env, &err);
-    rc = rc < 0 ? rc : token_read_file(a.env.token_file, &a.token, &err);
-    rc = rc < 0 ? rc : report_find_address(&a.env, a.address, sizeof(a.address), &err);
-    rc = rc < 0 ? rc : report_make(&a, &o, &out, &err);
-    token_wipe(&a.token);
-    if (rc == 0)
-        rc = strbuf_status(&out);
+    strbuf_init(&out, REPORT_TEXT_MAX);
+    rc = report_find_source(&source, &err);
+    rc = rc < 0 ? rc : report_make(&source, &o, &out, &err);
+    token_wipe(&source.token);
     if (rc < 0) {
         fprintf(stderr, "hvd-agent: report: %s\n",
                 *err.text ? err.text : "out of memory");
         return 1;
     }
     (void)fwrite(strbuf_str(&out), 1, out.n, stdout);
-    if (o.is_json)
-        (void)putchar('\n');
     return fflush(stdout) == 0 ? 0 : 1;
 }

@@ -80,6 +80,31 @@ int scratch_make(struct scratch_folder *s, const char *extra_dir, struct err *er
         tmp ? tmp : "not set", *extra_dir ? ", " : "", extra_dir);
 }
 
+static void scratch_visit_in(const char *parent,
+                             void (*visit)(void *arg, const char *dir),
+                             void *arg)
+{
+    DIR *d = *parent ? opendir(parent) : NULL;
+    const struct dirent *entry;
+    while (d && (entry = readdir(d)) != NULL) {
+        struct scratch_folder s;
+        int n = snprintf(s.dir, sizeof(s.dir), "%s/%s", parent, entry->d_name);
+        if (n > 0 && (size_t)n < sizeof(s.dir) && scratch_is_named(&s))
+            visit(arg, s.dir);
+    }
+    if (d)
+        (void)closedir(d);
+}
+
+void scratch_visit(void (*visit)(void *arg, const char *dir), void *arg)
+{
+    const char *tmp = getenv("TMPDIR");
+    const char *places[] = {tmp ? tmp : "", "/tmp", "/dev/shm"};
+    for (size_t i = 0; i < ARRAY_LEN(places); i++)
+        if (i == 0 || strcmp(places[i], places[0]) != 0)
+            scratch_visit_in(places[i], visit, arg);
+}
+
 int scratch_write(const struct scratch_folder *s,
                   const struct token *token,
                   const struct hostlist *hosts,

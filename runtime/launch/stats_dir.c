@@ -105,6 +105,13 @@ void stats_dir_free(struct stats_page **pages, size_t n)
     mem_free(pages);
 }
 
+const char *stats_dir_choose(const char *own)
+{
+    const char *set = getenv("HVD_STATS_DIR");
+
+    return set && *set ? set : own;
+}
+
 void stats_dir_text(const char *dir, struct strbuf *out)
 {
     struct stats_page **pages;

@@ -11,6 +11,9 @@
 size_t stats_dir_read(const char *dir, struct stats_page ***ret);
 void stats_dir_free(struct stats_page **pages, size_t n);
 
+/* HVD_STATS_DIR, if the user has set it; else own. */
+const char *stats_dir_choose(const char *own);
+
 /* Appends the pages in dir as Prometheus' text, by rank. A folder that is missing has no
  * page. */
 void stats_dir_text(const char *dir, struct strbuf *out);

@@ -22,6 +22,9 @@
  *   DONE     to launcher -                   all ranks have exited, all output is sent
  *   LOST     to launcher end:4 why:str       hosts host .. end-1 are lost
  *   NOTE     to launcher lines:str           text for the user
+ *   LIVE     to launcher part:4 number:4 bytes
+ *                                            what ranks do (live_host.h)
+ *   EXAMINE  to agent    number:4            examine all ranks
  *   PING     both        - */
 #ifndef RUNTIME_LAUNCH_CORE_ERRAND_H
 #define RUNTIME_LAUNCH_CORE_ERRAND_H
@@ -48,7 +51,9 @@ enum errand_type {
     ERRAND_DONE,
     ERRAND_LOST,
     ERRAND_NOTE,
-    ERRAND_PING
+    ERRAND_PING,
+    ERRAND_LIVE,
+    ERRAND_EXAMINE
 };
 #define ERRAND_TO_AGENT_MAX_BYTES    (24u << 20)
 #define ERRAND_TO_LAUNCHER_MAX_BYTES (128u << 10)

@@ -30,6 +30,10 @@
       "number of processes to start (default: all slots of the hosts)")                        \
     X(CHECK_BUILD, "-cb", "--check-build", "", "", "", FLAG, 0, 0, "", "", COUNT, MAIN,        \
       "show which frameworks and operations are available, and exit")                          \
+    X(STATUS, "--status", "", "", "", "", FLAG, 0, 0, "", "", COUNT, MAIN,                     \
+      "show what the running jobs of this user on this host do, and exit")                     \
+    X(JSON, "--json", "", "", "", "", FLAG, 0, 0, "", "", STATUS, MAIN,                        \
+      "show it as JSON, an object for each job")                                               \
     X(DISABLE_CACHE, "--disable-cache", "", "", "", "", FLAG, 0, 0, "", "", COUNT, MAIN,       \
       "accepted without effect: no checks of earlier starts are cached")                       \
     X(START_TIMEOUT, "--start-timeout", "", "", "", "SECONDS", SECONDS, 0.001, OPTION_DAY,     \
