@@ -165,7 +165,7 @@ static bool examination_collect(struct examination *e, int round)
         if (!x->is_asked)
             continue;
         x->dumps[round] = dump_read(x->fd);
-        x->is_asked = x->dumps[round] == NULL;
+        x->is_asked = !x->dumps[round];
         is_waiting = is_waiting || x->is_asked;
     }
     return is_waiting;

@@ -234,7 +234,9 @@ def test_bash_completes_the_agent(folder):
     def agent(*words):
         return complete("hvd-agent", *words, registered=["hvd-agent"])
 
-    same(agent(""), ["--help", "--version", "await", "install", "rsh", "run", "serve", "token"])
+    commands = ["await", "examine", "install", "report", "rsh", "run", "serve", "token"]
+    same(agent(""), ["--help", "--version", *commands])
+    same(agent("report", "--"), ["--examine", "--json", "--ranks", "--stacks"])
     same(agent("serve", "--"), ["--bind", "--port", "--token-file"])
     with open(f"{folder}/token", "w", encoding="ascii"):
         os.mkdir(f"{folder}/tokens")

@@ -38,6 +38,29 @@ def test_the_runtime_forms_a_world(folder):
         same(p.out.count("fusion_bytes="), len(words[0].split(",")) + words[0].count(":2"), p.err)
 
 
+def test_the_status_has_the_ranks_of_all_hosts(folder):
+    words = [f"{BIN}/launch-world", "50", f"{folder}/go"]
+    job = start(folder, "-np", "3", "-H", "a,b,c", *words, env={"HOROVOD_STALL_CHECK_TIME_SECONDS": "1"})
+
+    def status(*flags):
+        shown = start(folder, "--status", *flags, tag="status")
+        shown.end(40)
+        return shown.out
+
+    def stall():
+        jobs = [json.loads(line) for line in status("--json").splitlines()]
+        return jobs[0].get("stall") if jobs and jobs[0]["ranks"] == 3 else None
+
+    wait_until("the ranks are examined", lambda: (stall() or {}).get("hasStacks"))
+    same((stall()["rank"], stall()["host"], stall()["missingRanks"]), (1, "b", [1]))
+    text = status("--verbose")
+    has(text, "ranks 0, 2:")
+    same([line.split()[:3:2] for line in text.splitlines() if " InWorld " in line], [[str(r), "InWorld"] for r in range(3)])
+    open(f"{folder}/go", "w").close()
+    same(job.end(40), 0)
+    hosts().nothing_left(10)
+
+
 def test_horovod_run_sends_a_function_to_other_hosts(folder):
     write(
         f"{folder}/work.py",

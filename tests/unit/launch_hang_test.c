@@ -132,7 +132,7 @@ static void find(const char *first, const char *last)
 #define POOL     "S futex 1 0 0 0 3000 futex_wait_queue;"
 #define RUNS     "R run 0 0 0 100 0;"
 
-UNIT_TEST(each_cause_is_told_from_the_others)
+UNIT_TEST(each_cause_is_recognised)
 {
     static const struct {
         const char *threads;

@@ -97,7 +97,8 @@ UNIT_TEST(report_as_json_leaves_unknown_values_out)
         "\"operation\":\"ALLREDUCE\",\"missingRanks\":[10,11,12,13,14,15,16,17,18,19,"
         "20,21,22,23,24,25],\"rank\":10,\"host\":\"b\",\"cause\":\"Lock\","
         "\"message\":\"rank 10 waits for a lock\",\"hasStacks\":false},\"straggler\":{"
-        "\"rank\":2,\"worker\":0,\"secondsPerStep\":0.125,\"shareOfStep\":0.3,\"isWholeWorker\":false}}");
+        "\"rank\":2,\"worker\":0,\"secondsPerStep\":0.125,\"shareOfStep\":0.3,"
+        "\"isWholeWorker\":false}}");
 }
 
 /* A newer writer has more sections and longer ones; an older one shorter ones. */
@@ -183,7 +184,8 @@ UNIT_TEST(rank_packs_and_unpacks)
         "{\"rank\":5,\"pid\":4711,\"state\":\"InWorld\",\"age\":0.000,\"steps\":0,"
         "\"stepNanoseconds\":0,\"blockedNanoseconds\":0,\"busBytes\":0,"
         "\"allreduceNanoseconds\":0,\"readyNanoseconds\":12345678901,\"batches\":0,"
-        "\"cpuSeconds\":1.500,\"residentBytes\":0,\"stoppedSeconds\":0.000,\"progress\":{\"epoch\":2}}");
+        "\"cpuSeconds\":1.500,\"residentBytes\":0,\"stoppedSeconds\":0.000,"
+        "\"progress\":{\"epoch\":2}}");
 }
 
 UNIT_MAIN(NULL, NULL)
