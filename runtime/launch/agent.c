@@ -87,7 +87,7 @@ static enum outcome agent_start_ranks(struct agent *a, struct local_ranks_config
     c->n = a->n;
     c->ranks = a->ranks;
     c->size = a->env.np ? a->env.np : (uint32_t)hostlist_slots(&a->table.hosts);
-    c->stats_dir = stats_dir_choose(a->scratch.dir);
+    c->stats_dir = stats_dir_choose(a->scratch.stats_dir);
     metrics_set_generation(a->metrics, a->env.generation);
     if (local_ranks_new(c, &a->signals, &a->guard, &a->local, &err) < 0
         || local_ranks_start(a->local, &code, &err) < 0)
@@ -303,7 +303,7 @@ static void agent_serve_metrics(struct agent *a)
     struct err err = ERR_INIT;
     if (!a->metrics_port)
         return;
-    if (metrics_start((uint16_t)a->metrics_port, stats_dir_choose(a->scratch.dir),
+    if (metrics_start((uint16_t)a->metrics_port, stats_dir_choose(a->scratch.stats_dir),
                       &a->metrics, &err)
         < 0)
         log_warn("cannot serve metrics, continuing without", "port=%u cause=\"%s\"",

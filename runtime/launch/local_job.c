@@ -223,7 +223,7 @@ static int local_job_prepare(struct local_job *l,
     c->ranks = l->ranks;
     c->placement = &l->placement;
     c->tf = l->tf.roles.framework == FRAMEWORK_HVD ? NULL : &l->tf;
-    c->stats_dir = stats_dir_choose(l->c->scratch->dir);
+    c->stats_dir = stats_dir_choose(l->c->scratch->stats_dir);
     if ((rc = local_ranks_new(c, l->c->signals, l->c->guard, &l->local, err)) < 0
         || (rc = local_ranks_start(l->local, ret_code, err)) < 0)
         return rc;

@@ -242,7 +242,7 @@ remote_agent_start_ranks(struct remote_agent *a, int *ret_code, struct err *err)
     a->config.ranks = a->ranks;
     a->config.stats_dir = environment_get(&a->env, "HVD_STATS_DIR");
     if (!a->config.stats_dir || !*a->config.stats_dir)
-        a->config.stats_dir = a->scratch.dir;
+        a->config.stats_dir = a->scratch.stats_dir;
     rc = local_ranks_new(&a->config, a->signals, &a->guard, &a->local, err);
     return rc < 0 ? rc : local_ranks_start(a->local, ret_code, err);
 }

@@ -111,6 +111,7 @@ static int report_print_job(const struct report_options *o,
 /* Appends the ranks of one answer; *ret_n is their number. */
 static int report_print_ranks(const struct report_options *o,
                               struct bytes_reader *in,
+                              bool is_first,
                               struct strbuf *out,
                               uint32_t *ret_n,
                               struct err *err)
@@ -127,7 +128,7 @@ static int report_print_ranks(const struct report_options *o,
         if (rc < 0)
             return rc;
         if (o->is_json) {
-            strbuf_puts(out, out->n > 1 ? "," : "");
+            strbuf_puts(out, is_first && i == 0 ? "" : ",");
             live_rank_json(r, out);
         } else {
             live_rank_text(r, out);
@@ -170,7 +171,7 @@ static int report_make_ranks(const struct report_source *a,
         rc = report_ask(a, &q, &p, &in.left, err);
         in.p = p;
         if (rc == 0)
-            rc = report_print_ranks(o, &in, out, &n, err);
+            rc = report_print_ranks(o, &in, q.first == 0, out, &n, err);
         q.first += n;
     }
     if (o->is_json)

@@ -8,20 +8,23 @@
 #include "runtime/launch/scratch.h"
 
 #include <dirent.h>
+#include <linux/magic.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 
-#define NAME_PREFIX "hvd-"
-#define NAME_BYTES  6 /* random, printed as hex */
+#define NAME_PREFIX   "hvd-"
+#define SHARED_MEMORY "/dev/shm"
+#define NAME_BYTES    6 /* random, printed as hex */
 
 /* The name is set before the folder is created, because the guard must know the name
  * when the folder exists. */
@@ -41,9 +44,9 @@ static bool scratch_make_in(struct scratch_folder *s, const char *parent)
 }
 
 /* False for an incomplete name: the guard may read it while it is being written. */
-static bool scratch_is_named(const struct scratch_folder *s)
+static bool scratch_is_named(const char *dir)
 {
-    const char *name = strrchr(s->dir, '/');
+    const char *name = strrchr(dir, '/');
     return name && !strncmp(name + 1, NAME_PREFIX, strlen(NAME_PREFIX))
            && strlen(name + 1) == strlen(NAME_PREFIX) + 2 * NAME_BYTES;
 }
@@ -64,14 +67,33 @@ void scratch_unshare(struct scratch_folder *s)
         (void)munmap(s, sizeof(*s));
 }
 
+static bool path_is_in_memory(const char *path)
+{
+    struct statfs fs;
+    return statfs(path, &fs) == 0 && fs.f_type == TMPFS_MAGIC;
+}
+
+static void scratch_make_stats(struct scratch_folder *s)
+{
+    if (!path_is_in_memory(s->dir) && path_is_in_memory(SHARED_MEMORY)) {
+        (void)snprintf(s->stats_dir, sizeof(s->stats_dir), SHARED_MEMORY "%s",
+                       strrchr(s->dir, '/'));
+        if (mkdir(s->stats_dir, 0700) == 0)
+            return;
+    }
+    memcpy(s->stats_dir, s->dir, sizeof(s->dir));
+}
+
 int scratch_make(struct scratch_folder *s, const char *extra_dir, struct err *err)
 {
     const char *tmp = getenv("TMPDIR");
-    const char *places[] = {tmp ? tmp : "", "/tmp", "/dev/shm", extra_dir};
+    const char *places[] = {tmp ? tmp : "", "/tmp", SHARED_MEMORY, extra_dir};
     memset(s, 0, sizeof(*s));
     for (size_t i = 0; i < ARRAY_LEN(places); i++)
-        if (scratch_make_in(s, places[i]))
+        if (scratch_make_in(s, places[i])) {
+            scratch_make_stats(s);
             return 0;
+        }
     s->dir[0] = '\0';
     return err_set(
         err, -EROFS,
@@ -89,7 +111,7 @@ static void scratch_visit_in(const char *parent,
     while (d && (entry = readdir(d)) != NULL) {
         struct scratch_folder s;
         int n = snprintf(s.dir, sizeof(s.dir), "%s/%s", parent, entry->d_name);
-        if (n > 0 && (size_t)n < sizeof(s.dir) && scratch_is_named(&s))
+        if (n > 0 && (size_t)n < sizeof(s.dir) && scratch_is_named(s.dir))
             visit(arg, s.dir);
     }
     if (d)
@@ -99,7 +121,7 @@ static void scratch_visit_in(const char *parent,
 void scratch_visit(void (*visit)(void *arg, const char *dir), void *arg)
 {
     const char *tmp = getenv("TMPDIR");
-    const char *places[] = {tmp ? tmp : "", "/tmp", "/dev/shm"};
+    const char *places[] = {tmp ? tmp : "", "/tmp", SHARED_MEMORY};
     for (size_t i = 0; i < ARRAY_LEN(places); i++)
         if (i == 0 || strcmp(places[i], places[0]) != 0)
             scratch_visit_in(places[i], visit, arg);
@@ -137,8 +159,10 @@ static void scratch_remove_files(const char *dir)
 
 void scratch_remove(const struct scratch_folder *s)
 {
-    if (!scratch_is_named(s))
-        return;
-    scratch_remove_files(s->dir);
-    (void)rmdir(s->dir);
+    const char *const dirs[] = {s->dir, s->stats_dir};
+    for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
+        if (scratch_is_named(dirs[i])) {
+            scratch_remove_files(dirs[i]);
+            (void)rmdir(dirs[i]); /* a second time if both are one */
+        }
 }

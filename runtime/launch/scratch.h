@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A private folder with the files for ranks: the token (0600) and the hostfile. */
+/* A private folder with the files for ranks: the token (0600) and the hostfile; and one
+ * in memory for the pages of the ranks. */
 #ifndef RUNTIME_LAUNCH_SCRATCH_H
 #define RUNTIME_LAUNCH_SCRATCH_H
 
@@ -10,6 +11,10 @@
 struct scratch_folder {
     char dir[CONTRACT_PATH_MAX - 32]; /* "": none */
     char token_file[CONTRACT_PATH_MAX], hostfile[CONTRACT_PATH_MAX];
+    /* HVD_STATS_DIR of the ranks: on a tmpfs if there is one, else dir. Ranks map files
+     * there and write to them in each step. On a disk such a write waits now and then
+     * for the page to be written back. */
+    char stats_dir[CONTRACT_PATH_MAX - 32];
 };
 
 /* Creates it in the first writable one of $TMPDIR, /tmp, /dev/shm and extra_dir ("":

@@ -100,6 +100,30 @@ def test_what_a_killed_horovodrun_left_is_no_job(folder):
     wait_until("nothing runs", lambda: ask(folder).returncode == 1)
 
 
+def stats_dir(folder):
+    """HVD_STATS_DIR of the ranks."""
+    pid = json.loads(ask(folder, "--json", "--verbose").stdout.splitlines()[1])[0]["pid"]
+    env = read(f"/proc/{pid}/environ").split("\0")
+    return next(v.split("=", 1)[1] for v in env if v.startswith("HVD_STATS_DIR="))
+
+
+def test_pages_are_in_memory_and_nothing_is_left_of_them(folder):
+    run = world(folder)
+    wait_for_state(folder, "Training")
+    where = stats_dir(folder)
+    same(sorted(os.listdir(where))[:2], ["rank.0", "rank.1"])
+    fs = subprocess.run(["stat", "-f", "-c", "%T", where], capture_output=True, text=True, check=True)
+    same(fs.stdout, "tmpfs\n")
+    run.signal(signal.SIGKILL)
+    wait_until("the guard has removed them", lambda: not os.path.exists(where))
+    run = world(folder)
+    wait_for_state(folder, "Training")
+    where = stats_dir(folder)
+    go(folder)
+    same(run.end(), 0)
+    assert not os.path.exists(where)
+
+
 def test_the_status_file_is_private(folder):
     run = world(folder)
     wait_for_state(folder, "Training")
