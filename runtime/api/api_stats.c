@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exported C API: counters and timeline. Stateless. */
+/* The exported C API: counters, progress and timeline. Stateless. */
 #include "runtime/api/api.h"
 
 #include <string.h>
@@ -53,6 +53,29 @@ int hvd_stats_text(char *buf, size_t n, size_t *ret_n)
     if (ret_n)
         *ret_n = text.n;
     return HVD_OK;
+}
+
+int hvd_progress(const struct hvd_progress *progress)
+{
+    struct hvd_progress given = {0};
+    struct err *err = api_fresh_error();
+    struct world *w;
+    int rc = runtime_get(&w, err);
+
+    if (rc < 0)
+        return rc;
+    if (!progress || progress->size_bytes < offsetof(struct hvd_progress, is_commit)) {
+        rc = err_set(err, HVD_INVALID_ARGUMENT,
+                     "progress: is NULL or of no version of struct hvd_progress");
+    } else {
+        memcpy(&given, progress,
+               progress->size_bytes < sizeof(given) ? progress->size_bytes
+                                                    : sizeof(given));
+        rc = progress_update(runtime_progress(), &given, clock_wall_us(),
+                             coordinator_observer(w->co)->stats.page, err);
+    }
+    runtime_put(w);
+    return rc;
 }
 
 static int timeline_world(struct world **ret, struct err *err)

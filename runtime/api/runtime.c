@@ -55,11 +55,13 @@ static struct {
     _Atomic bool was_broken;
     _Atomic bool was_ended_by_other; /* the last world; relaxed */
     struct exit_cause exit_cause;
+    struct progress progress;
     _Atomic bool
         launcher_finds_cause; /* the launcher itself finds the first failure; relaxed */
 } runtime = {.life_lock = PTHREAD_MUTEX_INITIALIZER,
              .lock = PTHREAD_MUTEX_INITIALIZER,
              .exit_cause = EXIT_CAUSE_INIT,
+             .progress = PROGRESS_INIT,
              .handles = HANDLES_INIT};
 
 struct handles *runtime_handles(void)
@@ -70,6 +72,11 @@ struct handles *runtime_handles(void)
 struct exit_cause *runtime_exit_cause(void)
 {
     return &runtime.exit_cause;
+}
+
+struct progress *runtime_progress(void)
+{
+    return &runtime.progress;
 }
 
 const char *runtime_nccl_hint(void)
@@ -332,6 +339,7 @@ static int runtime_init_locked(uint64_t start_timeout_ns,
     }
     atomic_store_explicit(&runtime.launcher_finds_cause,
                           launcher_finds_cause(&w->contract), memory_order_relaxed);
+    progress_show(&runtime.progress, coordinator_observer(w->co)->stats.page);
     if (w->job.size > 1) {
         signals_watch();
         if (w->settings.shows_stacks)

@@ -6,6 +6,7 @@
 
 #include "runtime/api/exit_cause.h"
 #include "runtime/api/handle.h"
+#include "runtime/api/progress.h"
 #include "runtime/world/world.h"
 
 /* All return 0 or a negative enum hvd_status with its error text; any thread. */
@@ -22,6 +23,7 @@ bool runtime_is_forked(
     void); /* this is a child of a process that had called hvd_init */
 struct handles *runtime_handles(void);
 struct exit_cause *runtime_exit_cause(void);
+struct progress *runtime_progress(void);
 /* The world has ended because another rank failed; without a world: the last one had. */
 bool runtime_is_ended_by_other(void);
 /* The framework's own NCCL, from hvd_device_hint; "": none. Constant once a world

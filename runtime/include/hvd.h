@@ -485,6 +485,39 @@ hvd_deregister_async(const void *data, int process_set, hvd_handle *ret_handle);
  * hvd_init. */
 HVD_API void hvd_device_hint(const char *nccl_path);
 
+/* --- progress --- */
+
+#define HVD_PROGRESS_METRICS  16
+#define HVD_METRIC_NAME_BYTES 128 /* with NUL */
+struct hvd_metric {
+    const char *name; /* UTF-8 without control characters, not empty. Copied. */
+    double value;     /* may be infinite or NaN */
+};
+
+/* How far the program is, as it counts. Versioned as struct hvd_config. Every number may
+ * be any that is not negative; -1: not given, the last one given stays. */
+struct hvd_progress {
+    size_t size_bytes;         /* sizeof(struct hvd_progress) */
+    int64_t step, total_steps; /* of the training loop */
+    int64_t epoch, total_epochs;
+    /* That the whole job, all its ranks together, has processed so far. Samples per
+     * second are made of it. */
+    int64_t samples;
+    /* 1: the program has saved its state as it is at `step`, and a restart continues
+     * from here. Such a call is not counted as a sign of progress. */
+    int is_commit;
+    /* A metric that is not given keeps its value. A name beyond HVD_PROGRESS_METRICS takes
+     * the place of the metric that was set longest ago. */
+    int n_metrics;
+    const struct hvd_metric *metrics;
+};
+/* Reports progress, for the status of the job: of a HorovodJob, of hvd-agent's live
+ * report. One rank is enough; of several ranks the lowest one counts. The call stores
+ * some words in this rank's page and takes well below a microsecond. What was reported
+ * stays in the next world of this process. A program that never calls it has the steps of
+ * its frozen plan (struct hvd_stats) as progress. */
+HVD_API int hvd_progress(const struct hvd_progress *progress);
+
 /* --- counters and timeline --- */
 
 #define HVD_STATS_KINDS 16
