@@ -171,6 +171,7 @@ def train(model, optimizer, images, labels, args, done):
             loss.backward()
             optimizer.step()
             total += loss.item()
+            hvd.progress(epoch * steps + step + 1, args.epochs * steps, epoch + 1, args.epochs)
         mean = hvd.allreduce(torch.tensor(total / steps), name="loss")
         save(args.checkpoint, model, optimizer, epoch + 1)
         say(f"epoch {epoch + 1:2d}  loss {mean.item():.4f}")

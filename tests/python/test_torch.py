@@ -27,6 +27,9 @@ class Torch(JobTest):
         for n in (1, 2):
             self.run_checks(n, "native.py", label=f"native.py on {n}")
 
+    def test_2_progress(self):
+        self.run_checks(2, "progress.py")
+
     @only_torch("debian")  # init() knows no torch
     def test_4_in_parts(self):
         self.run_checks(4, "comm.py")

@@ -13,6 +13,7 @@ import warnings
 from _hvd import _mpi, _native, ending, gpu, handles
 from _hvd import process_sets as _sets
 from _hvd.exceptions import HorovodInternalError
+from _hvd.progress import progress
 
 # Horovod's numbers (enum hvd_op in hvd.h).
 Average = 0
@@ -322,6 +323,7 @@ __all__ = [
     "mpi_enabled",
     "mpi_threads_supported",
     "nccl_built",
+    "progress",
     "rank",
     "rocm_built",
     "shutdown",

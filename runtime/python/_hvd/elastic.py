@@ -33,7 +33,7 @@ import queue
 import re
 import sys
 
-from _hvd import basics, handles, knobs, pickling
+from _hvd import _native, basics, handles, knobs, pickling
 from _hvd.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
 FAILURES_WITHOUT_COMMIT = 3
@@ -112,10 +112,15 @@ class State:
         self._host_messages.put((timestamp, update_res))
 
     def commit(self):
-        """Keeps the state as it is now for restore(), then check_host_updates(). A collective."""
+        """Keeps the state as it is now for restore(), then check_host_updates(). A collective.
+
+        The job's status has the time of the last commit, and the step of the last hvd.progress() then.
+        """
         handles.settle()
         self.save()
         self._commits += 1
+        if _native.is_initialized():
+            _native.progress_commit()
         self.check_host_updates()
 
     def check_host_updates(self):

@@ -54,5 +54,6 @@ int submit_add_to(PyObject *module);
 int ending_add_to(PyObject *module);
 int device_add_to(PyObject *module);
 int sets_add_to(PyObject *module);
+int progress_add_to(PyObject *module);
 
 #endif

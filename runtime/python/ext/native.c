@@ -10,6 +10,7 @@
  *   module.c  its state, exceptions, arguments; what the files below call
  *   life.c    init and shutdown, ranks, timeline, reports     (start.c: its thread)
  *   sets.c    process sets
+ *   progress.c  how far the program is
  *   submit.c  starts operations
  *   ending.c  ends them: poll, wait, results, memory          (capsule.c: DLPack)
  *   device.c  tensors on GPUs: streams that wait, the report
@@ -43,7 +44,8 @@ static int module_exec(PyObject *module)
         PyObject_GetAttrString(exceptions, "HorovodInternalError");
     Py_DECREF(exceptions);
     if (!state_of(module)->internal_error || life_add_to(module) || sets_add_to(module)
-        || submit_add_to(module) || ending_add_to(module) || device_add_to(module))
+        || submit_add_to(module) || ending_add_to(module) || device_add_to(module)
+        || progress_add_to(module))
         return -1;
     return 0;
 }

@@ -5,7 +5,7 @@ from importlib import import_module
 
 from _hvd import __version__
 
-__all__ = ["__version__", "run"]
+__all__ = ["__version__", "progress", "run"]
 
 
 def __getattr__(name):
@@ -14,6 +14,10 @@ def __getattr__(name):
         from _hvd.run import run
 
         return run
+    if name == "progress":
+        from _hvd.progress import progress
+
+        return progress
     if name in ("common", "runner"):  # Horovod imports them, so scripts use them as attributes
         return import_module(f"horovod.{name}")
     raise AttributeError(f"module 'horovod' has no attribute '{name}'")

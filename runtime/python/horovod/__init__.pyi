@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-from typing import Any, Callable, Mapping, Sequence, TypeVar
+from typing import Any, Callable, Mapping, Sequence, SupportsIndex, TypeVar
 
 _R = TypeVar("_R")
 
 __version__: str
 
+def progress(
+    step: SupportsIndex | None = None,
+    total: SupportsIndex | None = None,
+    epoch: SupportsIndex | None = None,
+    epochs: SupportsIndex | None = None,
+    samples: SupportsIndex | None = None,
+    metrics: Mapping[str, Any] | None = None,
+) -> None: ...
 def run(
     func: Callable[..., _R],
     args: Sequence[Any] = (),

@@ -8,12 +8,12 @@ import os
 import warnings
 
 import numpy as np
-from checks import check, check_if, expect_error, main
+from checks import Calls, check, check_if, expect_error, main
 from horovod.common.exceptions import HorovodInternalError
 from keras_expect import expect_alike, expect_warning, expect_weights
 from keras_flavour import BACKEND, IS_3, N, R, hvd, keras, on_one
 from keras_models import SUFFIX, FP16Compressor, fit, model, scaler, set_weights, sgd, weights
-from keras_steps import At, chosen, close, data, predicted, sgd_steps, start
+from keras_steps import ROWS, At, chosen, close, data, predicted, sgd_steps, start
 
 callbacks = hvd.callbacks
 
@@ -179,6 +179,56 @@ def momentum_is_corrected_where_it_can_be():
         expect_warning(["momentum is not corrected", "SGD"], fitted)
     else:
         fitted()
+
+
+def reported(callback, steps, **options):
+    """What fit() reports: (epoch, epochs, step, total, samples, names of metrics) of each call."""
+    with Calls("progress") as calls:
+        fit(model(hvd.DistributedOptimizer(sgd(0.01))), steps, [callback], **options)
+    for _, (*_, metrics) in calls.made:
+        assert all(type(value) is float for value in (metrics or {}).values()), metrics
+    return [
+        (epoch, epochs, step, total, samples, sorted(metrics or ()))
+        for _, (step, total, epoch, epochs, samples, metrics) in calls.made
+    ]
+
+
+@check
+def progress_is_reported():
+    size = ROWS * N
+    callback = callbacks.ProgressCallback(batch_size=ROWS)
+    callback._READ_EVERY_S = 1e9  # a busy machine may take 5 s
+    made = reported(callback, 3, epochs=3, initial_epoch=1, validation_data=data(R))
+    assert made == [
+        (2, 3, 3, 9, 3 * size, []),
+        (None, None, 4, None, 4 * size, ["loss"]),
+        (None, None, 5, None, 5 * size, []),
+        (None, None, 6, None, 6 * size, []),
+        (None, None, 6, None, 6 * size, ["loss", "val_loss"]),
+        (3, 3, 6, 9, 6 * size, []),
+        (None, None, 7, None, 7 * size, ["loss"]),
+        (None, None, 8, None, 8 * size, []),
+        (None, None, 9, None, 9 * size, []),
+        (None, None, 9, None, 9 * size, ["loss", "val_loss"]),
+    ], made
+    expect_error(ValueError, ["batch_size: 1.5"], callbacks.ProgressCallback, 1.5)
+
+
+@on_one
+def progress_of_unknown_length_is_reported():
+    """Of a generator: neither the steps of an epoch are known nor the samples."""
+
+    def batches():
+        for step in range(2):
+            yield data(R, step)
+
+    with Calls("progress") as calls:
+        made = model(hvd.DistributedOptimizer(sgd(0.01)))
+        made.fit(batches(), epochs=1, verbose=0, callbacks=[callbacks.ProgressCallback()])
+    steps = [arguments[0] for _, arguments in calls.made]
+    assert steps == [0, 1, 2, 2], steps
+    assert calls.made[0][1][1] is None, calls.made[0]
+    assert all(arguments[4] is None for _, arguments in calls.made), calls.made
 
 
 @on_one

@@ -19,6 +19,9 @@ def place() -> Tuple[int, int]:
     hvd.init(process_sets="dynamic")
     if hvd.nccl_built() >= 21000 and not hvd.mpi_threads_supported():
         hvd.shutdown()
+    hvd.progress(step=1, total=10, samples=64, metrics={"loss": 0.5, "rate": torch.tensor(1.0)})
+    horovod.progress(epoch=1)
+    perseus.progress(1, epochs=None)
     return hvd.rank(), perseus.size()
 
 

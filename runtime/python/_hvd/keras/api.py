@@ -14,6 +14,7 @@ CALLBACKS = (
     "LearningRateScheduleCallback",
     "LearningRateWarmupCallback",
     "MetricAverageCallback",
+    "ProgressCallback",
 )
 ELASTIC = ("CommitStateCallback", "UpdateBatchStateCallback", "UpdateEpochStateCallback")
 NAMES = (

@@ -6,6 +6,8 @@ also work with models of another that accepts them.
 """
 
 import functools
+import itertools
+import time
 import types
 import warnings
 
@@ -290,6 +292,63 @@ class LearningRateWarmupCallbackImpl(LearningRateScheduleCallbackImpl):
             )
 
 
+class ProgressCallbackImpl:
+    """Reports progress for the job's status (hvd.progress): steps, epochs, samples, and logs as metrics.
+
+    batch_size: of this rank; without it the samples are not known, because Keras does not give it to
+    callbacks. The metrics are read at the end of each epoch and in between every 5 s, since reading them
+    may wait for a GPU: the first 16 numbers of the logs. Epochs count from 1, as Keras prints them.
+    """
+
+    _READ_EVERY_S = 5
+
+    def __init__(self, batch_size=None):
+        super().__init__()
+        if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
+            raise ValueError(f"batch_size: {batch_size!r} is not a positive integer")
+        self._supports_tf_logs = True  # Keras 2 leaves tensors in the logs: no wait in each batch
+        self.batch_size = batch_size
+        self._epoch = self._before = self._step = 0  # _before: steps at the begin of this epoch
+        self._next_read = 0.0
+
+    def _report(self, logs, **more):
+        batch_size = self.batch_size or self.params.get("batch_size")
+        samples = self._step * batch_size * basics.size() if batch_size else None
+        basics.progress(step=self._step, samples=samples, metrics=logs and _numbers_in(logs), **more)
+
+    def on_train_begin(self, logs=None):
+        self._step = 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        steps, epochs = self.params.get("steps"), self.params.get("epochs")
+        if steps:
+            self._step = epoch * steps  # also where fit() continues with initial_epoch
+        self._before, self._next_read = self._step, 0.0
+        self._report(None, epoch=epoch + 1, epochs=epochs, total=steps and epochs and steps * epochs)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._step = self._before + batch + 1
+        now = time.monotonic()
+        if now < self._next_read:
+            logs = None
+        else:
+            self._next_read = now + self._READ_EVERY_S
+        self._report(logs)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._report(logs)
+
+
+def _numbers_in(logs):
+    """The first numbers of the logs, as many as hvd.progress() takes."""
+    found = {}
+    for name, value in logs.items():
+        value = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+        if value.dtype.kind in "biuf" and value.size == 1:
+            found[name] = float(value.reshape(()))
+    return dict(itertools.islice(found.items(), 16))
+
+
 class _BestModel:
     """ModelCheckpoint that saves the best model only, to a path that is set later: callback.filepath.
 
@@ -338,6 +397,9 @@ def _classes_of(base, checkpoint):
 
     class LearningRateWarmupCallback(LearningRateWarmupCallbackImpl, base):
         __doc__ = LearningRateWarmupCallbackImpl.__doc__
+
+    class ProgressCallback(ProgressCallbackImpl, base):
+        __doc__ = ProgressCallbackImpl.__doc__
 
     class BestModelCheckpoint(_BestModel, checkpoint):
         __doc__ = _BestModel.__doc__

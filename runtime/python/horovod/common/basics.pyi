@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from typing import Iterable, Sequence
+from typing import Any, Iterable, Mapping, Sequence, SupportsIndex
 
 from horovod.common.process_sets import ProcessSet
 
@@ -24,6 +24,15 @@ class HorovodBasics:
     def start_timeline(file_path: str, mark_cycles: bool = False) -> None: ...
     @staticmethod
     def stop_timeline() -> None: ...
+    @staticmethod
+    def progress(
+        step: SupportsIndex | None = None,
+        total: SupportsIndex | None = None,
+        epoch: SupportsIndex | None = None,
+        epochs: SupportsIndex | None = None,
+        samples: SupportsIndex | None = None,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> None: ...
     @staticmethod
     def size() -> int: ...
     @staticmethod

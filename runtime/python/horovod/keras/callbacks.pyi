@@ -37,6 +37,9 @@ class LearningRateWarmupCallback(keras.callbacks.Callback):
         verbose: int = 0,
     ) -> None: ...
 
+class ProgressCallback(keras.callbacks.Callback):
+    def __init__(self, batch_size: int | None = None) -> None: ...
+
 class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
     def __init__(
         self,

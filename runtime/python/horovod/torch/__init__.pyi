@@ -180,6 +180,9 @@ from horovod.torch.mpi_ops import (
     poll as poll,
 )
 from horovod.torch.mpi_ops import (
+    progress as progress,
+)
+from horovod.torch.mpi_ops import (
     rank as rank,
 )
 from horovod.torch.mpi_ops import (

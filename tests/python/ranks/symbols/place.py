@@ -78,6 +78,12 @@ def mpi_threads_supported(t):
         raise AssertionError("there is no MPI in this job")
 
 
+@symbol("progress", ours=True)
+def progress(t):
+    """What becomes of it: ranks/progress.py."""
+    assert hvd.progress(step=1, total=10, epoch=1, epochs=2, samples=32, metrics={"loss": 0.5}) is None
+
+
 @symbol("horovod.common.basics.HorovodBasics")
 def basics(t):
     """The class behind rank(), size() and so on, which some scripts instantiate themselves."""

@@ -66,6 +66,16 @@ def callbacks_train(t):
             t.equal(both[0], both[1])
 
 
+@of_both(CALLBACKS, "ProgressCallback")
+def progress_callback(t):
+    """What it reports: ranks/keras_callbacks.py."""
+    for module in CALLBACKS:
+        callback = module.ProgressCallback(batch_size=4)
+        assert isinstance(callback, keras.callbacks.Callback)
+        fit(model_of_this_rank(), callback)
+        t.fails(ValueError, ["batch_size: 0"], module.ProgressCallback, 0)
+
+
 @of_both(CALLBACKS, "BestModelCheckpoint")
 def best_model_checkpoint(t):
     """Without a path of its own: what runs the training sets it."""

@@ -3,6 +3,7 @@
 
 import os
 import tempfile
+from unittest import mock
 
 import horovod.keras
 import horovod.tensorflow.keras
@@ -79,6 +80,23 @@ def timeline(t):
     hvd.start_timeline(path, mark_cycles=True)
     hvd.stop_timeline()
     assert os.path.exists(path) == (R == 0)
+
+
+@symbol("progress")
+def progress(t):
+    """What becomes of it: ranks/progress.py."""
+    assert horovod.keras.progress is horovod.tensorflow.keras.progress is mpi_ops.progress is hvd.progress
+    with mock.patch("_hvd._native.progress") as native:
+        for value in (tf.constant(6), tf.constant(6.0), tf.Variable(6.0)):
+            hvd.progress(metrics={"a": value})
+    assert [call.args[-1] for call in native.call_args_list] == [{"a": 6.0}] * 3, native.call_args_list
+    hvd.progress(step=tf.constant(7))
+
+    @tf.function
+    def in_a_graph(x):
+        hvd.progress(metrics={"loss": x})
+
+    t.fails(TypeError, ['metrics: "loss" is a', "not a number"], in_a_graph, tf.constant(1.0))
 
 
 @symbol("check_num_rank_power_of_2")

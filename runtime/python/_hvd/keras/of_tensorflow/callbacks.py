@@ -10,6 +10,7 @@ BroadcastGlobalVariablesCallback = _of.BroadcastGlobalVariablesCallback
 MetricAverageCallback = _of.MetricAverageCallback
 LearningRateScheduleCallback = _of.LearningRateScheduleCallback
 LearningRateWarmupCallback = _of.LearningRateWarmupCallback
+ProgressCallback = _of.ProgressCallback
 BestModelCheckpoint = _of.BestModelCheckpoint
 
 __all__ = ["BestModelCheckpoint", *CALLBACKS]

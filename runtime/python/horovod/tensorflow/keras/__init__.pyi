@@ -34,6 +34,7 @@ from horovod.tensorflow.mpi_ops import mpi_built as mpi_built
 from horovod.tensorflow.mpi_ops import mpi_enabled as mpi_enabled
 from horovod.tensorflow.mpi_ops import mpi_threads_supported as mpi_threads_supported
 from horovod.tensorflow.mpi_ops import nccl_built as nccl_built
+from horovod.tensorflow.mpi_ops import progress as progress
 from horovod.tensorflow.mpi_ops import rank as rank
 from horovod.tensorflow.mpi_ops import rocm_built as rocm_built
 from horovod.tensorflow.mpi_ops import shutdown as shutdown

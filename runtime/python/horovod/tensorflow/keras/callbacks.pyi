@@ -37,6 +37,9 @@ class LearningRateWarmupCallback(tf.keras.callbacks.Callback):
         verbose: int = 0,
     ) -> None: ...
 
+class ProgressCallback(tf.keras.callbacks.Callback):
+    def __init__(self, batch_size: int | None = None) -> None: ...
+
 class BestModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
     def __init__(
         self,
