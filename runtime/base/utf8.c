@@ -3,6 +3,8 @@
  * core/goodbye.c and live/live_fields.c. */
 #include "runtime/base/utf8.h"
 
+#include <string.h>
+
 size_t utf8_length(const unsigned char *s)
 {
     size_t n = s[0] < 0x80    ? 1
@@ -39,4 +41,24 @@ void utf8_put_json(const char *s, struct strbuf *out)
             strbuf_add(out, p, n);
         p += n > 0 ? n : 1;
     }
+}
+
+void utf8_clean(const char *text, char *ret, size_t size_bytes)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    size_t at = 0, n;
+
+    for (; *s; s += n) {
+        size_t size = utf8_length(s);
+
+        n = size > 0 ? size : 1;
+        if (at + n >= size_bytes)
+            break;
+        if (size == 0 || *s < ' ' || *s == 0x7f)
+            ret[at] = '?';
+        else
+            memcpy(ret + at, s, n);
+        at += n;
+    }
+    ret[at] = '\0';
 }

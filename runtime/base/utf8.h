@@ -12,5 +12,8 @@
 size_t utf8_length(const unsigned char *s);
 /* Appends the inside of a JSON string; invalid UTF-8 becomes a question mark. */
 void utf8_put_json(const char *s, struct strbuf *out);
+/* Copies text to ret, at most size_bytes with the NUL, cut between characters. Control
+ * characters and what is invalid become '?'. */
+void utf8_clean(const char *text, char *ret, size_t size_bytes);
 
 #endif

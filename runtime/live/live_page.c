@@ -9,24 +9,6 @@
 _Static_assert(LIVE_METRICS_MAX >= STATS_METRICS_MAX, "all metrics have room");
 _Static_assert(LIVE_NAME_MAX >= STATS_NAME_MAX, "their names too");
 
-/* Control characters and what is not UTF-8 become '?'. name ends with a NUL. */
-static void name_clean(const char *name, char *ret)
-{
-    const unsigned char *s = (const unsigned char *)name;
-    size_t n;
-
-    for (; *s; s += n, ret += n) {
-        n = utf8_length(s);
-        if (n == 0 || *s < ' ' || *s == 0x7f) {
-            n = 1;
-            *ret = '?';
-        } else {
-            memcpy(ret, s, n);
-        }
-    }
-    *ret = '\0';
-}
-
 static int64_t known(int64_t v)
 {
     return v < 0 ? -1 : v;
@@ -50,7 +32,7 @@ static void progress_fill(const struct stats_page *page, struct live_progress *r
     for (; ret->n_metrics < p.n_metrics; ret->n_metrics++) {
         struct live_metric *m = &ret->metrics[ret->n_metrics];
 
-        name_clean(p.metrics[ret->n_metrics].name, m->name);
+        utf8_clean(p.metrics[ret->n_metrics].name, m->name, sizeof(m->name));
         m->value = p.metrics[ret->n_metrics].value;
     }
 }
