@@ -4,17 +4,20 @@ LAUNCH_SRC := $(filter-out runtime/launch/agent_main.c runtime/launch/horovodrun
                 $(if $(filter static,$(V)),$(wildcard runtime/launch/static/*.c)))
 LAUNCH_LIBS := launch live rendezvous wire contract base
 $(eval $(call archive,launch,$(LAUNCH_SRC)))
+# jansson reads reports of trainers. It is linked in like libyaml, below.
+LIBJANSSON := $(shell gcc -print-file-name=libjansson.a)
+$(O)/runtime/launch/trainer_json.o: XFLAGS := -idirafter /usr/include
 # libsodium encrypts what may hold secrets. It is linked in like libyaml, below.
 LIBSODIUM := $(shell gcc -print-file-name=libsodium.a)
 $(O)/runtime/launch/seal.o: XFLAGS := -idirafter /usr/include
-$(eval $(call program,hvd-agent,runtime/launch/agent_main.c,$(LAUNCH_LIBS),$(LIBSODIUM)))
+$(eval $(call program,hvd-agent,runtime/launch/agent_main.c,$(LAUNCH_LIBS),$(LIBSODIUM) $(LIBJANSSON)))
 # libyaml linked in: the shipped horovodrun needs nothing of the image that it starts in. The object is
 # glibc's, but its parser calls only what ISO C has, so it goes into the static musl program too (which
 # would not link otherwise). -idirafter: zig's own libc headers come first.
 LIBYAML := $(shell gcc -print-file-name=libyaml.a)
 $(O)/runtime/launch/config_file.o: XFLAGS := -idirafter /usr/include
-$(eval $(call program,horovodrun,runtime/launch/horovodrun_main.c,$(LAUNCH_LIBS),$(LIBYAML) $(LIBSODIUM)))
-$(eval $(call unit,launch,$(LAUNCH_LIBS) core wire base,$(LIBYAML) $(LIBSODIUM) -lm))
+$(eval $(call program,horovodrun,runtime/launch/horovodrun_main.c,$(LAUNCH_LIBS),$(LIBYAML) $(LIBSODIUM) $(LIBJANSSON)))
+$(eval $(call unit,launch,$(LAUNCH_LIBS) core wire base,$(LIBYAML) $(LIBSODIUM) $(LIBJANSSON) -lm))
 ALL_BINS += $(O)/bin/hvd-agent $(O)/bin/horovodrun $(O)/bin/hvd-rsh
 $(O)/bin/hvd-rsh: $(O)/bin/hvd-agent
 	@ln -sfn hvd-agent $@
