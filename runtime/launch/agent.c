@@ -297,17 +297,37 @@ static int agent_check_command(struct agent *a,
     return command_find(a->argv[0], *search ? search : NULL, a->path, err);
 }
 
-/* Call after the guard was forked: no thread may exist at a fork. */
-static void agent_serve_metrics(struct agent *a)
+/* Rank 0 is a rank of worker 0, and only its callback reports. */
+static void agent_serve_trainer(struct agent *a, const struct local_ranks_config *c)
 {
     struct err err = ERR_INIT;
-    if (!a->metrics_port)
-        return;
-    if (metrics_start((uint16_t)a->metrics_port, stats_dir_choose(a->scratch.stats_dir),
-                      &a->metrics, &err)
-        < 0)
+    if (a->env.worker_index == 0 && !trainer_is_elsewhere(c->env)
+        && trainer_new(a->scratch.dir, &a->trainer, &err) < 0)
+        log_warn("cannot receive a trainer's status, continuing without",
+                 "cause=\"%s\"", err.text);
+}
+
+/* Call after the guard was forked: no thread may exist at a fork. */
+static void agent_serve_metrics(struct agent *a, struct local_ranks_config *c)
+{
+    struct err err = ERR_INIT;
+    agent_serve_trainer(a, c);
+    struct metrics_config m = {.dir = stats_dir_choose(a->scratch.stats_dir),
+                               .has_metrics = a->metrics_port > 0,
+                               .port = (uint16_t)a->metrics_port,
+                               .trainer = a->trainer};
+    if ((m.has_metrics || m.trainer) && metrics_start(&m, &a->metrics, &err) < 0) {
         log_warn("cannot serve metrics, continuing without", "port=%u cause=\"%s\"",
                  a->metrics_port, err.text);
+        m.has_metrics = false;
+        if (m.trainer && metrics_start(&m, &a->metrics, &err) < 0)
+            a->metrics = NULL;
+    }
+    if (a->metrics && m.trainer) {
+        trainer_variables(m.trainer, metrics_trainer_port(a->metrics), a->trainer_vars);
+        c->vars = a->trainer_vars;
+        c->n_vars = TRAINER_VARS;
+    }
 }
 
 static enum outcome agent_run_worlds(struct agent *a, struct local_ranks_config *c)
@@ -328,7 +348,7 @@ static enum outcome agent_run_worlds(struct agent *a, struct local_ranks_config 
     if (!code && getpid() != 1 && guard_start(&a->guard, &a->scratch, &err) < 0)
         code = 125;
     if (!code)
-        agent_serve_metrics(a);
+        agent_serve_metrics(a, c);
     (void)snprintf(text, sizeof(text), "%.230s", err.text);
     if (a->env.worker_index == 0
         && hub_start(&a->env, &a->token, a->peer_timeout_ns, &a->hub, &err) < 0)
@@ -360,6 +380,7 @@ static void agent_release(struct agent *a)
     /* agents that still wait connect to the next hub */
     hub_finish(a->hub, clock_now_ns() + (a->has_gone_early ? 0 : 20 * NS_PER_S));
     metrics_stop(a->metrics);
+    trainer_free(a->trainer);
     guard_stop(&a->guard);
     scratch_remove(&a->scratch);
     table_release(&a->table);

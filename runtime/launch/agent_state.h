@@ -14,6 +14,7 @@
 #include "runtime/launch/hub.h"
 #include "runtime/launch/metrics.h"
 #include "runtime/launch/scratch.h"
+#include "runtime/launch/trainer.h"
 #include "runtime/launch/world_file.h"
 
 enum outcome {
@@ -40,6 +41,8 @@ struct agent {
     struct hub *hub;
     uint32_t metrics_port; /* 0: none */
     struct agent_metrics *metrics;
+    struct trainer *trainer; /* of worker 0 */
+    struct option_var trainer_vars[TRAINER_VARS];
     struct world_file world_file;
     uint32_t sent_generation; /* the newest one that was sent to the hub */
     struct channel channel;

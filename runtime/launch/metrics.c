@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A minimal HTTP server for Prometheus: one thread. Connections are strangers to the end
- * (wire/door.h): slow ones delay no other. Answers one request, then closes. There is no
- * authentication and no secret.
+/* A minimal HTTP server: one thread. Connections are strangers to the end (wire/door.h):
+ * slow ones delay no other. Answers one request, then closes. Prometheus needs no
+ * authentication and sees no secret; trainer.c has its own.
  *
  * Clients that read slowly share answers (core/answer.h); the door ends each connection
  * after DOOR_TOTAL_NS. Called by agent.c. */
@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "runtime/base/addr.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
@@ -32,9 +33,10 @@ static const size_t TEXT_MAX = 256u << 20;
 
 struct agent_metrics {
     pthread_t thread;
-    int listen_fd, wake[2];
+    int listen_fd, trainer_fd, wake[2];
     struct door *door;
-    uint16_t port;
+    uint16_t port, trainer_port;
+    struct trainer *trainer;
     char dir[CONTRACT_PATH_MAX];
     _Atomic int64_t generation; /* -1: unknown. Relaxed: it publishes no other data */
     struct answers answers;     /* with counters */
@@ -57,8 +59,8 @@ static void metrics_put_generation(const struct agent_metrics *m, struct strbuf 
 
 struct scrape { /* a connection */
     struct agent_metrics *metrics;
-    char request[REQUEST_MAX];
-    size_t n; /* bytes of it */
+    char request[POST_HEAD_MAX + POST_BODY_MAX]; /* REQUEST_MAX of another method */
+    size_t n;                                    /* bytes of it */
     struct answer *answer;
     size_t n_sent;
 };
@@ -100,7 +102,7 @@ static struct answer *metrics_answer_counters(struct agent_metrics *m)
     return a;
 }
 
-static struct answer *answer_refusal(const char *status, const char *text)
+static struct answer *answer_text(const char *status, const char *text)
 {
     CLEANUP(strbuf_release) struct strbuf body = {0};
 
@@ -109,24 +111,41 @@ static struct answer *answer_refusal(const char *status, const char *text)
     return answer_new(status, &body);
 }
 
-static struct answer *metrics_answer(struct agent_metrics *m, const struct scrape *c)
+static struct answer *
+metrics_answer_post(struct agent_metrics *m, const struct scrape *c, bool is_local)
 {
+    char text[300];
+    struct post post;
+    const char *status;
+
+    (void)post_read(c->request, c->n, &post);
+    status = trainer_answer(m->trainer, &post, is_local, text, sizeof(text));
+    return answer_text(status, text);
+}
+
+static struct answer *
+metrics_answer(struct agent_metrics *m, const struct scrape *c, const char *address)
+{
+    if (m->trainer && post_is_one(c->request, c->n))
+        return metrics_answer_post(m, c, addr_is_loopback(address));
     switch (scrape_read(c->request, c->n)) {
     case SCRAPE_METRICS:
         return metrics_answer_counters(m);
     case SCRAPE_OTHER_PATH:
-        return answer_refusal("404 Not Found", "only /metrics\n");
+        return answer_text("404 Not Found", "only /metrics\n");
     case SCRAPE_PARTIAL:
     case SCRAPE_OTHER_METHOD:
         break;
     }
-    return answer_refusal("405 Method Not Allowed", "only GET\n");
+    return answer_text("405 Method Not Allowed", "only GET\n");
 }
 
-/* Reads up to the blank line that ends a request. 1: it is complete. */
+/* Reads up to the blank line that ends a request, or the end of a body. 1: it is
+ * complete. */
 static int metrics_read_request(struct scrape *c, struct stranger *s, struct err *err)
 {
     ssize_t k = read(s->fd, c->request + c->n, sizeof(c->request) - c->n);
+    struct post post;
 
     if (k < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
@@ -134,9 +153,11 @@ static int metrics_read_request(struct scrape *c, struct stranger *s, struct err
         return -EPIPE;
     s->has_sent = true;
     c->n += (size_t)k;
+    if (c->metrics->trainer && post_is_one(c->request, c->n))
+        return post_read(c->request, c->n, &post) != POST_PARTIAL;
     if (scrape_read(c->request, c->n) != SCRAPE_PARTIAL)
         return 1;
-    return c->n < sizeof(c->request)
+    return c->n < REQUEST_MAX
                ? 0
                : err_set(err, -EMSGSIZE, "its request has %d bytes or more",
                          REQUEST_MAX);
@@ -168,13 +189,13 @@ static int metrics_step(void *arg, struct stranger *s, struct err *err)
 {
     struct scrape *c = s->data;
 
+    c->metrics = arg;
     if (!c->answer) {
         int rc = metrics_read_request(c, s, err);
 
         if (rc <= 0)
             return rc;
-        c->metrics = arg;
-        c->answer = metrics_answer(c->metrics, c);
+        c->answer = metrics_answer(c->metrics, c, s->address);
         if (!c->answer)
             return -ENOMEM;
         answer_join(c->answer);
@@ -216,13 +237,31 @@ static void metrics_free(struct agent_metrics *m)
 {
     door_close(m->door);
     fd_close(&m->listen_fd);
+    fd_close(&m->trainer_fd);
     fd_close(&m->wake[0]);
     fd_close(&m->wake[1]);
     mem_free(m);
 }
 
-int metrics_start(uint16_t port,
-                  const char *dir,
+static int
+metrics_listen(struct agent_metrics *m, const struct metrics_config *c, struct err *err)
+{
+    int rc = 0;
+
+    if (c->has_metrics) {
+        rc = tcp_listen("::", c->port, &m->listen_fd, &m->port, NULL);
+        if (rc < 0) /* a host without IPv6 */
+            rc = tcp_listen("0.0.0.0", c->port, &m->listen_fd, &m->port, err);
+        rc = rc < 0 ? rc : door_listen(m->door, m->listen_fd, false, err);
+    }
+    if (rc == 0 && c->trainer) {
+        rc = tcp_listen("127.0.0.1", 0, &m->trainer_fd, &m->trainer_port, err);
+        rc = rc < 0 ? rc : door_listen(m->door, m->trainer_fd, false, err);
+    }
+    return rc;
+}
+
+int metrics_start(const struct metrics_config *c,
                   struct agent_metrics **ret,
                   struct err *err)
 {
@@ -236,16 +275,14 @@ int metrics_start(uint16_t port,
 
     if (!m)
         return err_set(err, -ENOMEM, "out of memory for metrics");
-    m->listen_fd = m->wake[0] = m->wake[1] = -1;
+    m->listen_fd = m->trainer_fd = m->wake[0] = m->wake[1] = -1;
+    m->trainer = c->trainer;
     atomic_init(&m->generation, -1);
-    (void)snprintf(m->dir, sizeof(m->dir), "%s", dir);
-    rc = tcp_listen("::", port, &m->listen_fd, &m->port, NULL);
-    if (rc < 0) /* a host without IPv6 */
-        rc = tcp_listen("0.0.0.0", port, &m->listen_fd, &m->port, err);
+    (void)snprintf(m->dir, sizeof(m->dir), "%s", c->dir);
+    rc = door_open(&kind, &m->door, err);
+    rc = rc < 0 ? rc : metrics_listen(m, c, err);
     if (rc == 0 && pipe2(m->wake, O_CLOEXEC) < 0)
         rc = err_errno(err, errno, "cannot make a pipe for metrics");
-    rc = rc < 0 ? rc : door_open(&kind, &m->door, err);
-    rc = rc < 0 ? rc : door_listen(m->door, m->listen_fd, false, err);
     rc = rc < 0 ? rc : metrics_start_thread(m, err);
     if (rc < 0)
         metrics_free(m);
@@ -257,6 +294,11 @@ int metrics_start(uint16_t port,
 uint16_t metrics_port(const struct agent_metrics *m)
 {
     return m->port;
+}
+
+uint16_t metrics_trainer_port(const struct agent_metrics *m)
+{
+    return m->trainer_port;
 }
 
 void metrics_set_generation(struct agent_metrics *m, uint32_t generation)

@@ -8,7 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from job import DEBIAN_PYTHON, ROOT, STAGE, command, packages, venv
+from job import DEBIAN_PYTHON, ROOT, STAGE, command, free_port, packages, venv
 from test_examples import form, path_variable
 
 PAGES = ROOT / "runtime/python"
@@ -80,6 +80,36 @@ class HowTo(Pages):
 
     def test_transformers(self):
         self.loop("Use Transformers")
+
+    def test_transformers_reports_to_the_agent(self):
+        """Its callback is found by the agent's variables, and reports what the agent reads."""
+        program = section(PAGES / self.page, "Use Transformers")[0]
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "train.py").write_text(program)
+            token = Path(folder) / "token"
+            token.touch(0o600)
+            token.write_text("5a" * 32)
+            job = {
+                "HVD_JOB_ID": "ns/demo/uid",
+                "HVD_GENERATION": "0",
+                "HVD_WORKER_INDEX": "0",
+                "HVD_NUM_WORKERS": "1",
+                "HVD_SLOTS_PER_WORKER": "2",
+                "HVD_CHECKIN_ADDR": "127.0.0.1",
+                "HVD_CHECKIN_PORT": str(free_port()),
+                "HVD_TOKEN_FILE": str(token),
+                "HVD_DIR": str(STAGE),
+                "HOROVOD_LOG_LEVEL": "debug",
+                "PYTHONPATH": packages("loops"),
+                "no_proxy": "127.0.0.1",
+            }
+            ended = command([STAGE / "bin/hvd-agent", "run", "--", venv("torch"), "train.py"], cwd=folder, **job)
+        self.assertEqual(ended.code, 0, ended)
+        self.assertIn("2 ranks by hvd: loss", str(ended))
+        found = re.findall(r"trainer status received step=(\d+) total=(\d+) epoch=\S+ metrics=(\d+)", ended.out)
+        self.assertEqual(found[0], ("0", "40", "0"), ended)  # at the begin, and at the end
+        self.assertEqual(found[-1][:2], ("40", "40"), ended)
+        self.assertGreaterEqual(int(found[-1][2]), 2, ended)
 
     def test_every_section_has_a_test(self):
         tests = "".join(

@@ -24,7 +24,8 @@ static int make_dir(void **state)
 
 static int remove_dir(void **state)
 {
-    static const char *const names[] = {"rank.1.tmp", "rank.x", "token"};
+    static const char *const names[] = {"rank.1.tmp", "rank.x", "token",
+                                        "trainer-token"};
     char path[64];
 
     (void)state;
@@ -112,7 +113,8 @@ static struct agent_metrics *metrics_start_here(void)
     struct agent_metrics *m;
     struct err e = ERR_INIT;
 
-    if (metrics_start(0, dir, &m, &e) < 0)
+    if (metrics_start(&(struct metrics_config){.dir = dir, .has_metrics = true}, &m, &e)
+        < 0)
         fail_msg("%s", e.text);
     return m;
 }
@@ -325,12 +327,62 @@ UNIT_TEST(an_answer_that_is_being_sent_is_shared)
     metrics_stop(m);
 }
 
+/* --- reports of trainers --- */
+
+static const char *
+trainer_post(uint16_t port, const char *path, const char *token, const char *body)
+{
+    char request[1024];
+
+    (void)snprintf(request, sizeof(request),
+                   "POST %s HTTP/1.1\r\nAuthorization: Bearer %s\r\n"
+                   "Content-Length: %zu\r\n\r\n%s",
+                   path, token, strlen(body), body);
+    return http_query(port, request);
+}
+
+UNIT_TEST(a_trainer_reports_beside_metrics)
+{
+    static const char body[] = "{\"trainerStatus\": {\"progressPercentage\": 50}}";
+    struct metrics_config c = {.dir = dir};
+    struct option_var vars[TRAINER_VARS];
+    AUTOFREE char *token = NULL;
+    struct agent_metrics *m;
+    struct live_progress p;
+    struct err e = ERR_INIT;
+    uint16_t port;
+
+    assert_int_equal(trainer_new(dir, &c.trainer, &e), 0);
+    assert_int_equal(metrics_start(&c, &m, &e), 0);
+    port = metrics_trainer_port(m);
+    trainer_variables(c.trainer, port, vars);
+    assert_int_equal(fd_read_file(vars[1].value, 100, &token, NULL, &e), 0);
+    assert_non_null(strstr(trainer_post(port, "/trainer-status", "x", body), " 401 "));
+    assert_non_null(strstr(trainer_post(port, "/metrics", token, body), " 404 "));
+    assert_non_null(
+        strstr(trainer_post(port, "/trainer-status", token, "[]"),
+               "400 Bad Request\r\nContent-Type: text/plain; version=0.0.4; "
+               "charset=utf-8\r\nContent-Length: 31\r\nConnection: close\r\n\r\n"
+               "trainerStatus is not an object\n"));
+    assert_non_null(strstr(http_query(port, "POST / HTTP/1.1\r\n\r\n"), " 411 "));
+    assert_non_null(strstr(http_query(port, "PUT / HTTP/1.1\r\n\r\n"), " 405 "));
+    assert_false(trainer_progress_get(c.trainer, &p));
+    assert_non_null(strstr(trainer_post(port, "/trainer-status", token, body),
+                           "HTTP/1.1 200 OK\r\n"));
+    assert_true(trainer_progress_get(c.trainer, &p));
+    assert_int_equal(p.step, 50);
+    metrics_stop(m);
+    trainer_free(c.trainer);
+}
+
 UNIT_TEST(a_port_in_use_is_an_error)
 {
+    struct metrics_config c = {.dir = dir, .has_metrics = true};
     struct agent_metrics *m = metrics_start_here(), *other = NULL;
     struct err e = ERR_INIT;
 
-    assert_true(metrics_start(metrics_port(m), dir, &other, &e) < 0);
+    c.port = metrics_port(m);
+    assert_true(metrics_start(&c, &other, &e) < 0);
     assert_null(other);
     assert_true(e.text[0] != 0);
     metrics_stop(m);
