@@ -3,6 +3,7 @@
  * a timeline (its contents: tests/python/test_timeline.py), the NaN sentinel. */
 #include <math.h>
 
+#include "tests/unit/folder.h"
 #include "tests/unit/hvd_world.h"
 #include "tests/unit/text_count.h"
 
@@ -169,17 +170,13 @@ INIT_BODY(text_and_file)
 
 UNIT_TEST(counters_are_text_and_a_file)
 {
-    char dir[] = "/tmp/hvd-observe-XXXXXX", path[64];
+    char dir[] = "/tmp/hvd-observe-XXXXXX";
 
     assert_non_null(mkdtemp(dir));
     (void)setenv("HVD_STATS_DIR", dir, 1);
     world_run(2, text_and_file);
     (void)unsetenv("HVD_STATS_DIR");
-    for (int r = 0; r < 2; r++) {
-        (void)snprintf(path, sizeof(path), "%s/rank.%d", dir, r);
-        assert_int_equal(unlink(path), 0);
-    }
-    assert_int_equal(rmdir(dir), 0);
+    folder_remove(dir);
 }
 
 /* --- timeline --- */

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "runtime/api/progress.h"
+#include "tests/unit/folder.h"
 #include "tests/unit/hvd_world.h"
 
 static struct hvd_progress nothing_given(void)
@@ -214,17 +215,13 @@ RANK_BODY(report)
 
 UNIT_TEST(reports_are_in_the_page_of_each_world)
 {
-    char dir[] = "/tmp/hvd-progress-XXXXXX", path[64];
+    char dir[] = "/tmp/hvd-progress-XXXXXX";
 
     assert_non_null(mkdtemp(dir));
     (void)setenv("HVD_STATS_DIR", dir, 1);
     world_run(2, report);
     (void)unsetenv("HVD_STATS_DIR");
-    for (int r = 0; r < 2; r++) {
-        (void)snprintf(path, sizeof(path), "%s/rank.%d", dir, r);
-        assert_int_equal(unlink(path), 0);
-    }
-    assert_int_equal(rmdir(dir), 0);
+    folder_remove(dir);
 }
 
 enum { CALLS = 2000, THREADS = 3 };
@@ -262,15 +259,13 @@ INIT_BODY(report_from_threads)
 
 UNIT_TEST(any_thread_may_report)
 {
-    char dir[] = "/tmp/hvd-progress-XXXXXX", path[64];
+    char dir[] = "/tmp/hvd-progress-XXXXXX";
 
     assert_non_null(mkdtemp(dir));
     (void)setenv("HVD_STATS_DIR", dir, 1);
     world_run(1, report_from_threads);
     (void)unsetenv("HVD_STATS_DIR");
-    (void)snprintf(path, sizeof(path), "%s/rank.0", dir);
-    assert_int_equal(unlink(path), 0);
-    assert_int_equal(rmdir(dir), 0);
+    folder_remove(dir);
 }
 
 UNIT_MAIN(NULL, NULL)
