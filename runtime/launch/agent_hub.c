@@ -114,6 +114,7 @@ void agent_begin_live(struct agent *a, const char *stats_dir)
     struct live_host_config c = {.dir = stats_dir,
                                  .ranks = a->ranks,
                                  .n = a->n,
+                                 .trainer = a->trainer,
                                  .send = agent_send_live,
                                  .arg = a};
     live_host_begin(&a->live, &c);

@@ -39,6 +39,18 @@ static void live_host_read_proc(struct live_host *h, uint32_t i, struct live_ran
         r->stopped_ms = (now_ns - h->stopped_ns[i]) / NS_PER_MS + 1;
 }
 
+/* Of the first rank, where it does not report by itself. */
+static void live_host_read_trainer(const struct live_host *h, struct live_progress *ret)
+{
+    struct live_progress p;
+
+    if (ret->updated_wall_us > 0 || !trainer_progress_get(h->c.trainer, &p))
+        return;
+    p.commit_wall_us = ret->commit_wall_us;
+    p.commit_step = ret->commit_step;
+    *ret = p;
+}
+
 /* Fills the record of the rank with this index. */
 static void
 live_host_read(struct live_host *h, uint32_t i, pid_t pid, struct live_rank *ret)
@@ -56,6 +68,8 @@ live_host_read(struct live_host *h, uint32_t i, pid_t pid, struct live_rank *ret
         ret->state = LIVE_RANK_IN_WORLD;
         live_page_fill(page, clock_wall_us(), ret);
     }
+    if (i == 0)
+        live_host_read_trainer(h, &ret->progress);
     if (pid <= 0)
         ret->state = LIVE_RANK_EXITED;
     else

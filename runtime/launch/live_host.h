@@ -12,6 +12,7 @@
 #define RUNTIME_LAUNCH_LIVE_HOST_H
 
 #include "runtime/launch/local_ranks.h"
+#include "runtime/launch/trainer.h"
 #include "runtime/live/live_worker.h"
 
 enum live_part { LIVE_PART_RECORD, LIVE_PART_STALL, LIVE_PART_FINDING };
@@ -20,6 +21,8 @@ struct live_host_config {
     const char *dir;              /* HVD_STATS_DIR of the ranks */
     const struct contract *ranks; /* of this host */
     uint32_t n;
+    struct trainer
+        *trainer; /* its reports are progress of the first rank; NULL: none */
     /* Sends a part to the leader. number: of the examination; else 0. */
     void (*send)(void *arg,
                  enum live_part part,

@@ -21,6 +21,7 @@
 #include "runtime/base/sha256.h"
 #include "runtime/contract/contract.h"
 #include "runtime/launch/trainer_json.h"
+#include "runtime/live/live_progress.h"
 
 struct trainer {
     char token[2 * SHA256_BYTES + 1]; /* constant, as the next two */
@@ -39,7 +40,7 @@ int trainer_new(const char *dir, struct trainer **ret, struct err *err)
     if (!t)
         return err_set(err, -ENOMEM, "out of memory for the trainer's status");
     (void)pthread_mutex_init(&t->lock, NULL);
-    trainer_progress_init(&t->progress);
+    live_progress_init(&t->progress);
     (void)snprintf(t->token_file, sizeof(t->token_file), "%s/trainer-token", dir);
     rc = random_bytes(bytes, sizeof(bytes));
     if (rc < 0)

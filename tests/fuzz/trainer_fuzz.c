@@ -7,6 +7,7 @@
 #include "runtime/base/utf8.h"
 #include "runtime/launch/core/post.h"
 #include "runtime/launch/trainer_json.h"
+#include "runtime/live/live_progress.h"
 #include "tests/fuzz/fuzz.h"
 
 static void progress_check(const struct live_progress *p)
@@ -40,7 +41,7 @@ static void body_check(const char *p, size_t n)
         return;
     }
     MUST(r.percent >= -1 && r.percent <= 100);
-    trainer_progress_init(&progress);
+    live_progress_init(&progress);
     trainer_progress_update(&progress, &r, 7);
     progress_check(&progress);
     r.percent = 100;

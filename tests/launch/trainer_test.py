@@ -12,7 +12,8 @@ import sys
 
 from agent_test import Job
 from launched import scratch
-from tap import has, main, read, same
+from report_test import report
+from tap import has, main, read, same, wait_until
 
 # KubeflowCallback._update_status of Transformers 5.23
 CLIENT = r"""
@@ -76,6 +77,22 @@ def test_reports_of_a_callback_are_received(folder):
         has(job.agents[0].err, line)
     same(job.agents[0].err.count("trainer status received"), 3)
     same(scratch(folder), [], "scratch")
+
+
+def test_the_live_report_shows_it(folder):
+    status = {"progressPercentage": 36}
+    reports = f"""
+post({{**{status}, "metrics": metrics(loss=0.25, current_step=11, total_steps=30, current_epoch=1.1)}})
+import time
+while not os.path.exists("{folder}/go"):
+    time.sleep(0.02)
+"""
+    job = Job(folder, 1, no_proxy="127.0.0.1").start_all(sys.executable, "-c", CLIENT + reports)
+    shown = wait_until("the report has it", lambda: (report(job) or {}).get("progress"))
+    open(f"{folder}/go", "w").close()
+    same(job.end(), [0], job.errors())
+    same([shown[name] for name in ("step", "totalSteps", "epoch")], [11, 30, 2])
+    same(shown["metrics"], {"loss": 0.25})
 
 
 def variables_of(folder, rank):

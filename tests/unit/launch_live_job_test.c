@@ -183,6 +183,34 @@ UNIT_TEST(progress_has_its_own_rate)
     live_job_release(&j);
 }
 
+/* Elastic states commit on all ranks, also where hvd.progress is called on none. */
+UNIT_TEST(a_commit_is_shown_without_progress)
+{
+    struct live_job j;
+    struct live_report report;
+    struct live_rank r = rank_in_world(1, 5);
+
+    live_job_init(&j, 0, WALL_US);
+    assert_int_equal(live_job_start(&j, 3, 3), 0);
+    r.progress.commit_wall_us = WALL_US + 7;
+    r.progress.commit_step = 40;
+    live_job_take(&j, &r);
+    live_job_report(&j, WALL_US, &report);
+    assert_int_equal(report.progress.commit_wall_us, WALL_US + 7);
+    assert_int_equal(report.progress.commit_step, 40);
+    assert_int_equal(report.progress.step, -1);
+    r.rank = 2; /* reports progress, without a commit */
+    r.progress.step = 50;
+    r.progress.updated_wall_us = WALL_US + 9;
+    r.progress.commit_wall_us = 0;
+    r.progress.commit_step = -1;
+    live_job_take(&j, &r);
+    live_job_report(&j, WALL_US, &report);
+    assert_int_equal(report.progress.step, 50);
+    assert_int_equal(report.progress.commit_step, 40);
+    live_job_release(&j);
+}
+
 UNIT_TEST(a_counter_that_went_down_drops_the_samples)
 {
     struct live_job j;

@@ -10,6 +10,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/launch/trainer.h"
 #include "runtime/launch/trainer_json.h"
+#include "runtime/live/live_progress.h"
 
 static char dir[] = "/tmp/hvd-trainer-XXXXXX";
 
@@ -130,7 +131,7 @@ UNIT_TEST(steps_are_those_of_the_callback)
 {
     struct live_progress p;
 
-    trainer_progress_init(&p);
+    live_progress_init(&p);
     update(&p, 0, -1, 30, -1); /* on_train_begin */
     assert_true(p.step == 0 && p.total_steps == 30 && p.epoch == -1);
     update(&p, 33, 10, 30, 1);
@@ -146,7 +147,7 @@ UNIT_TEST(a_percentage_alone_is_of_100_steps)
 {
     struct live_progress p;
 
-    trainer_progress_init(&p);
+    live_progress_init(&p);
     update(&p, -1, -1, -1, -1);
     assert_true(p.step == -1 && p.total_steps == -1);
     update(&p, 42, -1, -1, 0);
@@ -165,14 +166,14 @@ UNIT_TEST(metrics_are_those_of_the_last_report)
     struct live_progress p;
     char name[32];
 
-    trainer_progress_init(&p);
+    live_progress_init(&p);
     trainer_report_init(&r);
     r.has_metrics = true;
     for (int i = 0; i < LIVE_METRICS_MAX + 3; i++) {
         (void)snprintf(name, sizeof(name), "m%d", i);
         trainer_report_add(&r, name, i);
     }
-    trainer_report_add(&r, "total_steps", 5); /* is none of them */
+    trainer_report_add(&r, "total_steps", 5); /* not shown as a metric */
     trainer_report_add(&r, "", 5);
     trainer_progress_update(&p, &r, 1);
     assert_int_equal(p.n_metrics, LIVE_METRICS_MAX);

@@ -155,6 +155,15 @@ static const struct live_progress *live_job_progress(const struct live_job *j)
     return NULL;
 }
 
+/* Of elastic state: the commit of the lowest rank that reports one. */
+static void live_job_put_commit(const struct live_job *j, struct live_progress *ret)
+{
+    for (uint32_t i = 0; i < j->n_ranks && ret->commit_wall_us == 0; i++) {
+        ret->commit_wall_us = j->ranks[i].progress.commit_wall_us;
+        ret->commit_step = j->ranks[i].progress.commit_step;
+    }
+}
+
 static void live_job_sum(const struct live_job *j, struct live_sample *ret)
 {
     const struct live_progress *p = live_job_progress(j);
@@ -289,6 +298,7 @@ void live_job_report(const struct live_job *j,
                             .stalled_ms = j->part_ns[LIVE_STALLED] / NS_IN_MS};
     if (p)
         ret->progress = *p;
+    live_job_put_commit(j, &ret->progress);
     if (j->n_ranks > 0)
         ret->n_steps = j->ranks[0].steps;
     live_job_put_rates(j, ret);

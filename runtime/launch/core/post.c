@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-struct text {
+struct post_text {
     const char *p;
     size_t n;
 };
@@ -25,26 +25,27 @@ post_refuse(struct post *post, const char *status, const char *why)
 }
 
 /* The next line, without its CR LF. */
-static bool line_next(struct text *rest, struct text *ret)
+static bool line_next(struct post_text *rest, struct post_text *ret)
 {
     const char *end = rest->n > 0 ? memmem(rest->p, rest->n, "\r\n", 2) : NULL;
 
     if (!end)
         return false;
-    *ret = (struct text){rest->p, (size_t)(end - rest->p)};
+    *ret = (struct post_text){rest->p, (size_t)(end - rest->p)};
     rest->n -= ret->n + 2;
     rest->p = end + 2;
     return true;
 }
 
 /* "Name: value", without blanks around the value. */
-static bool line_is_field(struct text line, const char *name, struct text *ret)
+static bool
+line_is_field(struct post_text line, const char *name, struct post_text *ret)
 {
     size_t n = strlen(name);
 
     if (line.n <= n || strncasecmp(line.p, name, n) != 0 || line.p[n] != ':')
         return false;
-    *ret = (struct text){line.p + n + 1, line.n - n - 1};
+    *ret = (struct post_text){line.p + n + 1, line.n - n - 1};
     while (ret->n > 0 && (*ret->p == ' ' || *ret->p == '\t')) {
         ret->p++;
         ret->n--;
@@ -55,7 +56,7 @@ static bool line_is_field(struct text line, const char *name, struct text *ret)
 }
 
 /* False: not a number. A number that is too large stays above POST_BODY_MAX. */
-static bool length_read(struct text t, size_t *ret)
+static bool length_read(struct post_text t, size_t *ret)
 {
     size_t v = 0;
 
@@ -69,7 +70,7 @@ static bool length_read(struct text t, size_t *ret)
     return t.n > 0;
 }
 
-static bool path_read(struct text line, struct post *ret)
+static bool path_read(struct post_text line, struct post *ret)
 {
     const char *end;
 
@@ -83,9 +84,10 @@ static bool path_read(struct text line, struct post *ret)
     return end && line.n - ret->n_path > 7 && memcmp(end, " HTTP/1.", 8) == 0;
 }
 
-static enum post_state head_read(struct text head, struct post *ret, size_t *ret_n_body)
+static enum post_state
+head_read(struct post_text head, struct post *ret, size_t *ret_n_body)
 {
-    struct text line, value;
+    struct post_text line, value;
     bool has_length = false;
 
     if (!line_next(&head, &line) || !path_read(line, ret))
@@ -115,7 +117,7 @@ enum post_state post_read(const char *p, size_t n, struct post *ret)
 {
     const size_t n_looked = n < POST_HEAD_MAX ? n : POST_HEAD_MAX;
     const char *end = n > 0 ? memmem(p, n_looked, "\r\n\r\n", 4) : NULL;
-    struct text head;
+    struct post_text head;
     size_t n_body = 0;
     enum post_state state;
 
@@ -125,7 +127,7 @@ enum post_state post_read(const char *p, size_t n, struct post *ret)
     if (!end)
         return post_refuse(ret, "431 Request Header Fields Too Large",
                            "its head has more than 4096 bytes");
-    head = (struct text){p, (size_t)(end - p) + 2};
+    head = (struct post_text){p, (size_t)(end - p) + 2};
     state = head_read(head, ret, &n_body);
     if (state != POST_COMPLETE)
         return state;

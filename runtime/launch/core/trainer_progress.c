@@ -36,14 +36,6 @@ void trainer_report_add(struct trainer_report *r, const char *name, double value
     r->metrics[r->n_metrics++].value = value;
 }
 
-void trainer_progress_init(struct live_progress *p)
-{
-    memset(p, 0, sizeof(*p));
-    p->step = p->total_steps = p->epoch = p->total_epochs = -1;
-    p->samples = p->commit_step = -1;
-    p->samples_per_s = -1;
-}
-
 /* What a double holds exactly; NaN is none. */
 static bool is_count(double v)
 {
