@@ -1,6 +1,8 @@
 # End-to-end tests of the launchers: real processes, TAP. V=asan and V=tsan work too.
 $(eval $(call program,launch-rank,tests/launch/rank.c,rendezvous wire contract base,))
 $(eval $(call program,launch-world,tests/launch/world.c,hvdrt cpu core rendezvous wire contract base,-lm))
+$(eval $(call program,launch-pace,tests/launch/pace.c,hvdrt cpu core rendezvous wire contract base,-lm))
+$(eval $(call program,launch-straggle-watch,tests/launch/straggle_watch.c,launch live rendezvous wire contract base,))
 $(eval $(call program,launch-strangers,tests/launch/strangers.c,wire contract base,))
 $(O)/bin/slow-listen.so $(O)/bin/slow-kill.so: $(O)/bin/slow-%.so: tests/launch/slow_%.c
 	@mkdir -p $(@D)
@@ -12,6 +14,7 @@ $(O)/bin/launch-gpu-world: $(O)/lib/libhvd.so | $(O)/lib/libhvd_cuda.so $(FAKES)
 .PHONY: gpu-world
 gpu-world: $(O)/bin/launch-gpu-world # tests/slurm has its ranks too
 LAUNCH_TEST_BINS = $(O)/bin/hvd-agent $(O)/bin/horovodrun $(O)/bin/hvd-rsh $(O)/bin/launch-rank $(O)/bin/launch-world \
+                   $(O)/bin/launch-pace $(O)/bin/launch-straggle-watch \
                    $(O)/bin/launch-gpu-world $(O)/bin/launch-strangers $(O)/bin/slow-listen.so $(O)/bin/slow-kill.so
 # The same small MPI program by each of Debian's implementations; for hvd-rsh's tests and the test images.
 $(O)/bin/mpi-pi-%: tests/launch/mpi_pi.c
