@@ -18,9 +18,9 @@
  *                only wait in a stream do not: their cost is the least one.
  *
  * What is compared is per batch, not per second: records of ranks arrive at different
- * times. A rank whose number of batches per second differs from that of most ranks has other
- * work (process sets), or its record begins or ends on the other side of a pause. It is
- * left out of the window. A pause of one rank, such as a checkpoint at the end of an
+ * times. A rank whose number of batches per second differs from that of most ranks has
+ * other work (process sets), or its record begins or ends on the other side of a pause. It
+ * is left out of the window. A pause of one rank, such as a checkpoint at the end of an
  * epoch, is therefore in one or two windows, and a verdict needs more.
  *
  * A rank is named when it is slow in nearly all remembered windows, and by much more than
