@@ -16,7 +16,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 
-#define DEVICE_ABI    4
+#define DEVICE_ABI    5
 #define DEVICE_SYMBOL "hvd_cuda_device_ops"
 
 struct codec_plan;
@@ -90,6 +90,8 @@ struct device_counts {
     uint64_t packed_bytes;     /* of tensors that went by a buffer of ours */
     uint64_t direct_bytes;     /* from and to where they lie */
     uint64_t registered_bytes; /* of both, in registered buffers */
+    uint64_t ready_ns; /* of batches, summed: from when the device had reached the
+                                * ready events of all tensors to the end */
     int sm, nccl, cuda;
 };
 

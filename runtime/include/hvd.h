@@ -565,8 +565,8 @@ struct hvd_stats {
      * before the first GPU tensor. */
     uint64_t device_sm, device_nccl, device_cuda;
     uint64_t blocked_ns; /* in which at least one thread waited for an operation */
-    /* From the submission of a batch's last tensor on this rank to the end of the batch,
-     * summed: this rank waited for others. */
+    /* From the submission of a batch's last tensor on this rank (on a GPU: from when the
+     * device has it ready) to the end of the batch, summed: this rank waited for others. */
     uint64_t ready_ns;
 };
 HVD_API int hvd_stats(struct hvd_stats *ret);

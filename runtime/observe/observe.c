@@ -203,6 +203,8 @@ void observe_device(struct observer *o, const struct device_counts *c)
 {
     struct stats *s = &o->stats;
 
+    stats_add(s, STATS_READY_NS, c->ready_ns - o->device_ready_ns);
+    o->device_ready_ns = c->ready_ns;
     stats_set(s, STATS_DEVICE_PACKED, c->packed_bytes);
     stats_set(s, STATS_DEVICE_DIRECT, c->direct_bytes);
     stats_set(s, STATS_DEVICE_REGISTERED, c->registered_bytes);
@@ -250,14 +252,15 @@ void observe_transferred(struct observer *o,
         n_ops++;
         bytes += op->bytes;
         waited_ns += began_ns - op->submitted_ns;
-        last_ns = last_ns > op->submitted_ns ? last_ns : op->submitted_ns;
+        if (!op_is_posted(op) && last_ns < op->submitted_ns)
+            last_ns = op->submitted_ns;
     }
     reporter_batch(&o->reporter, n_ops, bytes, waited_ns);
     stats_update_counts(o,
                         now); /* before waiters wake, so they read complete counters */
     stats_batch(&o->stats, act->items[0].req->coll, act->n_items, n_members, bytes,
                 waited_ns, now - began_ns);
-    if (n_ops > 0)
+    if (last_ns > 0) /* else the device counts: observe_device */
         stats_add(&o->stats, STATS_READY_NS, now - last_ns);
 }
 

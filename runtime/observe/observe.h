@@ -21,6 +21,7 @@ struct observer {
     struct stats stats;              /* written in the seat, read by any thread */
     struct timeline timeline;        /* its own rules */
     struct reporter reporter;        /* of HVD_REPORT; written in the seat */
+    uint64_t device_ready_ns;        /* of the device's, what READY_NS contains */
 };
 
 /* The member's counts start at 0. members: by rank; outlive it. link: how the timeline's

@@ -29,7 +29,8 @@ class Paced:
         env = environment(TMPDIR=folder, HVD_STATS_DIR=pages)
         pace = [f"{BIN}/launch-pace", STEP_MS, batches, rank, percent, self.go]
         self.job = start(folder, "-np", "4", *map(str, pace), env=env)
-        wait_until("all ranks have pages", lambda: len(os.listdir(pages)) == 4)
+        files = [os.path.join(pages, f"rank.{i}") for i in range(4)]
+        wait_until("all ranks have pages", lambda: all(map(os.path.exists, files)))
         watch = [f"{BIN}/launch-straggle-watch", pages, 4, 2, speed, seconds]
         self.watch = Program([str(w) for w in watch], env, folder, "watch")
 

@@ -53,6 +53,53 @@ UNIT_TEST(the_timeline_has_nccl_s_names)
     assert_int_equal(n_of(text, "\"ph\":\"B\""), n_of(text, "\"ph\":\"E\""));
 }
 
+/* --- which rank is late --- */
+
+static int gpu_compute(void *arg)
+{
+    unsigned us;
+
+    memcpy(&us, arg, sizeof(us));
+    (void)usleep(us);
+    return 0;
+}
+
+/* The hosts are equal: both submit at once and wait for the end. What differs is the work
+ * in the stream before the tensor. */
+GPU_WORLD_TEST(a_rank_whose_gpu_is_late_waits_less, 2)
+{
+    enum { STEPS = 10, MS = 1000 };
+    const unsigned us = rank == 0 ? 5 * MS : 50 * MS;
+    void *lib = dlopen(CUDA_LIBRARY, RTLD_NOW);
+    int (*enqueue)(cu_stream s, int (*fn)(void *arg), const void *arg, size_t bytes);
+    int (*stream_new)(cu_stream * ret, unsigned flags, int priority);
+    struct hvd_tensor t;
+    int64_t n = N;
+    uint64_t ms;
+    cu_stream s;
+    hvd_handle h;
+
+    CHECK_OK(hvd_init(NULL));
+    t = tensor_1d("g", HVD_FLOAT32, NULL, NULL, &n);
+    t.data = t.output = floats_on_gpu(rank, N);
+    t.device = rank;
+    *(void **)&enqueue = dlsym(lib, "hvd_fake_enqueue");
+    *(void **)&stream_new = dlsym(lib, "cuStreamCreateWithPriority");
+    CHECK(stream_new(&s, CU_STREAM_NON_BLOCKING, 0) == 0, "no stream");
+    t.stream = s;
+    for (int i = 0; i < STEPS; i++) {
+        CHECK(enqueue(s, gpu_compute, &us, sizeof(us)) == 0, "no work");
+        CHECK_END(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
+    }
+    CHECK_OK(sum_now("the counter is complete", &(float){1}, 1));
+    ms = stats_now().ready_ns / (MS * MS);
+    if (rank == 0)
+        CHECK(ms > STEPS * 30, "%d ms", (int)ms);
+    else
+        CHECK(ms < STEPS * 20, "%d ms", (int)ms);
+    CHECK_OK(hvd_shutdown());
+}
+
 /* --- dry run --- */
 
 /* A step of an average to another tensor, which NCCL would move directly, two small ones

@@ -61,6 +61,7 @@ void gpu_counts(struct device *g, struct device_counts *ret)
         .packed_bytes = v[GPU_PACKED],
         .direct_bytes = v[GPU_DIRECT],
         .registered_bytes = v[GPU_REGISTERED],
+        .ready_ns = v[GPU_READY_NS],
         .sm = g->sm,
         .nccl = g->nccl ? g->nccl->version : 0,
         .cuda = g->cu->version,

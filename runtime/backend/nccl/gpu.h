@@ -50,7 +50,7 @@ struct gpu_hooks {
     void (*abort)(struct device *g, bool is_quiet);
 };
 
-enum gpu_counted { GPU_PACKED, GPU_DIRECT, GPU_REGISTERED, GPU_COUNTS };
+enum gpu_counted { GPU_PACKED, GPU_DIRECT, GPU_REGISTERED, GPU_READY_NS, GPU_COUNTS };
 
 struct device {
     const struct cuda_api *cu;
@@ -83,10 +83,11 @@ struct device {
     struct gpu_watch watch;
     struct xids *xids;
     char pci[16];
-    _Atomic uint64_t counts[GPU_COUNTS]; /* the launcher's; any thread reads */
-    _Atomic bool looks;                  /* there are communicators to check */
-    _Atomic uint64_t awaits_user_ns;     /* gpu_quiesce, gpu_join: since when; 0: no */
-    _Atomic int life;                    /* enum gpu_life; acq_rel */
+    /* The launcher's, GPU_READY_NS the watcher's; any thread reads. */
+    _Atomic uint64_t counts[GPU_COUNTS];
+    _Atomic bool looks;              /* there are communicators to check */
+    _Atomic uint64_t awaits_user_ns; /* gpu_quiesce, gpu_join: since when; 0: no */
+    _Atomic int life;                /* enum gpu_life; acq_rel */
     _Atomic bool is_forked;
     /* Held over a capture of ours, and over calls about the whole context, which would
      * break it. The seat never waits for it; other threads wait until the stop. */

@@ -56,7 +56,9 @@ struct gpu_job {
     uint32_t set;
     struct device_event **ready; /* references to the distinct ones of the items */
     size_t n_ready;
-    void *extra; /* extra_bytes of zeros, for the creator of the job */
+    uint64_t
+        reached_ns; /* the watcher's: when it saw that they are reached; 0: not yet */
+    void *extra;    /* extra_bytes of zeros, for the creator of the job */
     size_t size_bytes;
 };
 

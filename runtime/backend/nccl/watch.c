@@ -102,6 +102,30 @@ bool watch_awaits_user(struct gpu_watch *w)
     return awaits;
 }
 
+/* When the device reached the ready events of a stream's jobs, in order: a job behind one
+ * that waits does not begin earlier. Its lateness is what other ranks wait for. */
+static void look_at_ready(struct gpu_watch *w, uint32_t index)
+{
+    struct gpu_job *job = watch_oldest(w, index);
+
+    while (job && (job->reached_ns > 0 || !job_awaits_user(job))) {
+        if (job->reached_ns == 0)
+            job->reached_ns = clock_now_ns();
+        (void)pthread_mutex_lock(&w->lock); /* the launcher appends */
+        job = job->next;
+        (void)pthread_mutex_unlock(&w->lock);
+    }
+}
+
+/* Batches of which this rank has tensors. One that was added after look_at_ready, and is
+ * done already, has waited for nobody. */
+static void count_ready(struct device *g, const struct gpu_job *job)
+{
+    if (job->n_ready > 0 && job->reached_ns > 0
+        && (job->kind == JOB_BATCH || job->kind == JOB_CODEC))
+        gpu_count(g, GPU_READY_NS, clock_now_ns() - job->reached_ns);
+}
+
 /* Removes finished batches; true: at least one. Only the watcher removes from the
  * lists, so the oldest one stays while it checks. */
 static bool look_at_flights(struct gpu_watch *w)
@@ -111,6 +135,8 @@ static bool look_at_flights(struct gpu_watch *w)
 
     for (uint32_t i = 0; i < GPU_MAX_STREAMS; i++) {
         struct gpu_job *job;
+
+        look_at_ready(w, i);
         while ((job = watch_oldest(w, i)) != NULL) {
             struct err err = ERR_INIT;
             int rc = event_is_done(job->done, &err);
@@ -121,6 +147,7 @@ static bool look_at_flights(struct gpu_watch *w)
             }
             if (rc == 0)
                 break;
+            count_ready(g, job);
             free_oldest(w, i);
             has_ended = true;
         }
