@@ -34,7 +34,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 
-/* --- the thresholds; tests/unit/launch_straggle_test.c simulates jobs with them --- */
+/* --- the thresholds; launch_straggle_sim_test.c simulates jobs with them --- */
 
 /* A window has two records of each rank (LIVE_EVERY_S), and enough steps that the jitter
  * of single steps averages out. Where only batches are known, several of them may be one
@@ -42,6 +42,8 @@
  * minute. */
 static const uint64_t WINDOW_NS = 10 * NS_PER_S, WINDOW_MAX_NS = 600 * NS_PER_S;
 static const double WINDOW_STEPS = 10, WINDOW_BATCHES = 40;
+/* The ranks are looked at so often while a window lasts longer. */
+static const uint64_t CHECK_NS = NS_PER_S;
 /* Ranks whose batches per second differ by more are not compared. Records are up to
  * LIVE_EVERY_S old, but both numbers are of the same two records. */
 static const double RATE_TOLERANCE = 0.2;
@@ -540,8 +542,9 @@ straggle_check(struct straggle *s, uint64_t now_ns, uint64_t now_wall_us)
     struct straggle_window w;
     bool is_full, continues;
 
-    if (s->is_open && age_ns < WINDOW_NS)
+    if (s->is_open && (age_ns < WINDOW_NS || now_ns - s->checked_ns < CHECK_NS))
         return &s->verdict;
+    s->checked_ns = now_ns;
     is_full = straggle_is_full(s, &continues);
     if (s->is_open && !is_full && continues && age_ns < WINDOW_MAX_NS)
         return &s->verdict;

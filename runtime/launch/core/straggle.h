@@ -30,7 +30,7 @@ struct straggle {
     struct straggle_rank *ranks; /* [n] */
     double *scratch;             /* [n + STRAGGLE_WINDOWS] */
     /* the open window */
-    uint64_t from_ns, from_wall_us;
+    uint64_t from_ns, from_wall_us, checked_ns;
     bool is_open;
     /* closed windows: a ring */
     uint64_t begins_wall_us[STRAGGLE_WINDOWS];
@@ -50,8 +50,9 @@ void straggle_release(struct straggle *s); /* accepts a zeroed one */
 /* The newest record of a rank. Ranks that the job does not have are ignored. */
 void straggle_feed(struct straggle *s, const struct live_rank *r);
 
-/* Now and then, every second to every ten; linear in the ranks, and cheap while a window
- * is open. Returns the verdict, which is valid until the next call. */
+/* Often enough: every five seconds at least. More often than once a second it returns at
+ * once; else it is linear in the ranks. Returns the verdict, which is valid until the next
+ * call. */
 const struct straggle_verdict *
 straggle_check(struct straggle *s, uint64_t now_ns, uint64_t now_wall_us);
 
