@@ -22,7 +22,7 @@ runtime/engine      runtime/base runtime/contract runtime/core runtime/control r
 runtime/world       runtime/base runtime/contract runtime/core runtime/control runtime/backend runtime/engine runtime/rendezvous runtime/wire runtime/bootstrap hvd.h
 runtime/api         runtime/base runtime/contract runtime/core runtime/world runtime/engine runtime/bootstrap runtime/wire/bytes.h hvd.h
 runtime/launch      runtime/base runtime/contract runtime/live runtime/rendezvous runtime/wire
-runtime/python      hvd.h
+runtime/python      runtime/core/digest.h hvd.h
 runtime/tensorflow  hvd.h
 operator/doc        runtime/base
 operator/core       runtime/base runtime/contract runtime/live operator/doc operator/kube/path.h

@@ -55,5 +55,6 @@ int ending_add_to(PyObject *module);
 int device_add_to(PyObject *module);
 int sets_add_to(PyObject *module);
 int progress_add_to(PyObject *module);
+int replica_add_to(PyObject *module);
 
 #endif

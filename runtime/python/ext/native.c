@@ -14,6 +14,7 @@
  *   submit.c  starts operations
  *   ending.c  ends them: poll, wait, results, memory          (capsule.c: DLPack)
  *   device.c  tensors on GPUs: streams that wait, the report
+ *   replica.c digests of host memory, and where two parts of it differ
  *
  * METH_VARARGS, not METH_FASTCALL: the fast calling convention entered the limited API
  * only with Python 3.10, and we support 3.8. The price is one small tuple per call
@@ -45,7 +46,7 @@ static int module_exec(PyObject *module)
     Py_DECREF(exceptions);
     if (!state_of(module)->internal_error || life_add_to(module) || sets_add_to(module)
         || submit_add_to(module) || ending_add_to(module) || device_add_to(module)
-        || progress_add_to(module))
+        || progress_add_to(module) || replica_add_to(module))
         return -1;
     return 0;
 }
