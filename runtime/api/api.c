@@ -344,10 +344,12 @@ size_t hvd_describe(char *buf, size_t n)
             "{\"initialized\":true,\"rank\":%u,\"size\":%u,\"local_rank\":%u,"
             "\"local_size\":%u,\"cross_rank\":%u,\"cross_size\":%u,\"launcher\":\"%s\","
             "\"job_rank\":%u,\"job_size\":%u,\"backend\":\"%s\",\"address\":\"%s\","
-            "\"control\":[",
+            "\"replica_check\":%u,\"replica_warns\":%s,\"control\":[",
             p->rank, p->size, p->local_rank, p->local_size, p->cross_rank,
             p->cross_size, launcher_name(w->contract.launcher), w->job.rank,
-            w->job.size, w->backend->ops->name, w->local_addr);
+            w->job.size, w->backend->ops->name, w->local_addr,
+            w->settings.guard.check_steps,
+            w->settings.guard.is_warning ? "true" : "false");
         for (uint32_t r = 0; r < p->size && r < 1024; r++)
             strbuf_printf(&b, "%s\"%s\"", r ? "," : "",
                           control_transport(w->control, r));

@@ -168,6 +168,17 @@
       "1: a NaN or infinity in an input ends the world, naming rank and tensor", "")          \
     X(PERSEUS_ALLREDUCE_NANCHECK, BOOL, HONOURED, "", 0, 1, "",                               \
       "same as HVD_NANCHECK, which takes precedence", "")                                     \
+    X(HVD_REPLICA_CHECK, NUMBER, HONOURED, "0", 0, 1000000000, "",                            \
+      "steps of an optimizer after which the ranks compare their parameters; 0: never; a "    \
+      "difference is an error on all ranks, which names rank, parameter and element; rank "   \
+      "0's value is used", "")                                                                \
+    X(HVD_REPLICA_ACTION, CHOICE, HONOURED, "fail", 0, 0, "fail warn",                        \
+      "warn: a difference that HVD_REPLICA_CHECK finds is a warning, once for each "          \
+      "parameter, and training continues; rank 0's value is used", "")                        \
+    X(HVD_REPLAY, TEXT, HONOURED, "", 0, 0, "",                                               \
+      "a step (400) or a range of steps (301-400) whose sums are carried out twice; if the "  \
+      "results differ, the world ends, naming rank, tensor and element; a tensor's n-th sum " \
+      "is of step n; rank 0's value is used", "")                                             \
     X(HVD_COMPRESSION, TEXT, HONOURED, "none", 0, 0, "",                                      \
       "compression of allreduces that name none themselves: none, fp16, bf16, int8, topk, "   \
       "powersgd, with parameters as in topk:ratio=0.001", "")                                 \

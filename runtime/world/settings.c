@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/base/mem.h"
@@ -79,6 +80,35 @@ settings_read_codec(const struct knob_values *v, struct settings *s, struct err 
     return rc;
 }
 
+/* HVD_REPLAY: "400" or "301-400". */
+static int
+settings_read_guard(const struct knob_values *v, struct guard *g, struct err *err)
+{
+    const char *text = v->s[KNOB_HVD_REPLAY];
+    unsigned first = 0, last = 0;
+    int n = 0;
+
+    g->check_steps = (uint32_t)v->v[KNOB_HVD_REPLICA_CHECK];
+    g->is_warning = v->v[KNOB_HVD_REPLICA_ACTION] == 1 /* fail warn */;
+    if (!text[0])
+        return 0;
+    if (strspn(text, "0123456789-") == strlen(text) && strlen(text) <= 19) {
+        if (sscanf(text, "%9u%n", &first, &n) == 1 && !text[n])
+            last = first;
+        else if (sscanf(text, "%9u-%9u%n", &first, &last, &n) != 2 || text[n])
+            first = 0;
+    }
+    if (first == 0 || last < first)
+        return err_set(
+            err, -EINVAL,
+            "HVD_REPLAY=\"%.64s\" is neither a step from 1 to 999999999 nor a "
+            "range of steps such as 301-400",
+            text);
+    g->first = first;
+    g->last = last;
+    return 0;
+}
+
 static int
 settings_read_paths(const struct knob_values *v, struct settings *s, struct err *err)
 {
@@ -139,6 +169,9 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
                                             : DATA_BARE;
     s.codec_bytes = v.v[KNOB_HVD_COMPRESSION_MEMORY];
     rc = settings_read_codec(&v, &s, err);
+    if (rc < 0)
+        return rc;
+    rc = settings_read_guard(&v, &s.guard, err);
     if (rc < 0)
         return rc;
     s.timeline_mark_cycles = v.v[KNOB_HOROVOD_TIMELINE_MARK_CYCLES] != 0;

@@ -137,24 +137,35 @@ static void member_pack(const struct world *w, struct strbuf *out)
     bytes_put_name(out, w->local_addr, sizeof(w->local_addr));
     bytes_put(out, w->settings.reports, 1);
     bytes_put(out, w->settings.is_dry_run, 1);
+    bytes_put(out, w->settings.guard.check_steps, 4);
+    bytes_put(out, w->settings.guard.is_warning, 1);
+    bytes_put(out, w->settings.guard.first, 4);
+    bytes_put(out, w->settings.guard.last, 4);
 }
 
 static bool member_unpack(
     const uint8_t *p, size_t n, struct control_member *m, char *addr, size_t addr_size)
 {
     struct bytes_reader in = {.p = p, .left = n};
-    uint64_t pid, local, fanout, reports, is_dry_run;
+    uint64_t pid, local, fanout, reports, is_dry_run, check_steps, is_warning, first,
+        last;
 
     if (!bytes_get_name(&in, m->host, sizeof(m->host)) || !bytes_get(&in, 4, &pid)
         || !bytes_get(&in, 4, &local) || !bytes_get(&in, 2, &fanout)
         || !bytes_get_name(&in, addr, addr_size) || !bytes_get(&in, 1, &reports)
-        || !bytes_get(&in, 1, &is_dry_run))
+        || !bytes_get(&in, 1, &is_dry_run) || !bytes_get(&in, 4, &check_steps)
+        || !bytes_get(&in, 1, &is_warning) || !bytes_get(&in, 4, &first)
+        || !bytes_get(&in, 4, &last))
         return false;
     m->pid = (uint32_t)pid;
     m->local_size = (uint32_t)local;
     m->fanout = (uint32_t)fanout;
     m->is_dry_run = is_dry_run != 0;
     m->reports = reports != 0;
+    m->guard = (struct guard){.check_steps = (uint32_t)check_steps,
+                              .is_warning = is_warning != 0,
+                              .first = (uint32_t)first,
+                              .last = (uint32_t)last};
     return true;
 }
 
@@ -185,6 +196,7 @@ static int world_exchange_members(struct forming *f, struct err *err)
             (void)snprintf(other, sizeof(other), "%s", addr);
     }
     settings_set_report(&w->settings, w->members[0].reports, w->members[0].is_dry_run);
+    w->settings.guard = w->members[0].guard;
     rc = part_find_place(w, err);
     if (rc == 0 && other[0] && addr_is_loopback(w->local_addr))
         rc = addr_towards(other, w->local_addr, sizeof(w->local_addr), err);

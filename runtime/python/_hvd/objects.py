@@ -24,13 +24,13 @@ _MAC_BYTES = 32
 _RECORD_BYTES = 8 + _MAC_BYTES
 
 
-def _broadcast(name, buffer, root_rank, set_id):
+def broadcast_bytes(name, buffer, root_rank, set_id):
     at = _native.address(buffer)
     tensor = (name, at, at, _UINT8, (len(buffer),))
     handles.finish(handles.submit(_native.broadcast, buffer, lambda h: None, tensor, root_rank, set_id))
 
 
-def _allgather(name, buffer, set_id):
+def allgather_bytes(name, buffer, set_id):
     """Concatenation of all ranks' bytes as a bytearray."""
 
     def result(handle):
@@ -100,12 +100,12 @@ def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set
     root = _Sender("broadcast_object", name, root_rank, set_id)
     is_root = _native.rank() == root_rank
     record, content, failure = root.pickled(obj) if is_root else (bytearray(_RECORD_BYTES), None, None)
-    _broadcast(name + ".sz", record, root_rank, set_id)
+    broadcast_bytes(name + ".sz", record, root_rank, set_id)
     if failure:
         raise failure
     if not is_root:
         content = bytearray(root.length(record, 0))
-    _broadcast(name + ".data", content, root_rank, set_id)
+    broadcast_bytes(name + ".data", content, root_rank, set_id)
     return obj if is_root else pickle.loads(root.content(content, 0, len(content), "object"))
 
 
@@ -116,11 +116,11 @@ def allgather_object(obj, name=None, process_set=global_process_set):
     senders = [_Sender("allgather_object", name, rank, set_id) for rank in process_set.ranks]
     mine = _Sender("allgather_object", name, _native.rank(), set_id)
     record, content, failure = mine.pickled(obj)
-    records = _allgather(name + ".sz", record, set_id)
+    records = allgather_bytes(name + ".sz", record, set_id)
     if failure:
         raise failure
     lengths = [sender.length(records, i * _RECORD_BYTES) for i, sender in enumerate(senders)]
-    everything = _allgather(name + ".data", content, set_id)
+    everything = allgather_bytes(name + ".data", content, set_id)
     ends = itertools.accumulate(lengths)
     contents = [
         sender.content(everything, end - n, n, "object") for sender, end, n in zip(senders, ends, lengths)

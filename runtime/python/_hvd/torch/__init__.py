@@ -24,6 +24,7 @@ from _hvd.torch.memory import use_huge_pages
 from _hvd.torch.mpi_ops import *
 from _hvd.torch.mpi_ops import __all__ as _ops
 from _hvd.torch.optimizer import DistributedOptimizer
+from _hvd.torch.replica import check_replicas
 from _hvd.torch.sync_batch_norm import SyncBatchNorm, convert_sync_batchnorm
 
 hide_from_dynamo()
@@ -40,6 +41,7 @@ __all__ = sorted(
         "ProcessSet",
         "SyncBatchNorm",
         "add_process_set",
+        "check_replicas",
         "convert_sync_batchnorm",
         "elastic",
         "global_process_set",

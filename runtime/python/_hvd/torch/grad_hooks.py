@@ -14,6 +14,7 @@ import weakref
 import torch
 
 from _hvd import basics
+from _hvd.replica import Guard
 from _hvd.torch.data_parallel import is_possible, refuse_ddp
 from _hvd.torch.parameters import name_in_world, numbered, start_world
 
@@ -68,6 +69,7 @@ class Listener:
         self.pending = {}  # parameter -> what a subclass does with its gradient, until the step ends
         self.n_steps_before = 0  # n_steps when the first of them was computed
         self.delay = {}  # parameter with a hook -> backward passes until its gradient is complete
+        self.guard = Guard()
         self._has_no_ddp = False  # no DDP model reduces these too; known from the first backward() on
         self._hooks = []
         weakref.finalize(self, _remove, self._hooks).atexit = False

@@ -30,6 +30,7 @@ from _hvd.torch.compression import Compression
 from _hvd.torch.parameters import check_groups, names_of
 from _hvd.torch.reducer import Reducer
 from _hvd.torch.reduction import Settings
+from _hvd.torch.replica import after_step
 
 _EARLY_ZERO = (
     "optimizer.zero_grad() was called after loss.backward() but before "
@@ -121,13 +122,16 @@ class _DistributedOptimizer(_Common):
         hvd = self._hvd
         self._hvd_note_step()
         if closure is not None:
-            return self._hvd_base.step(self, self._hvd_closure(closure), *args, **kwargs)
-        if hvd.should_synchronize:
-            if hvd.synchronized:
-                warnings.warn(_NOT_SKIPPED, stacklevel=2)
-            hvd.synchronize(self.param_groups)
-        hvd.synchronized = False
-        return self._hvd_base.step(self, *args, **kwargs)
+            args = (self._hvd_closure(closure), *args)
+        else:
+            if hvd.should_synchronize:
+                if hvd.synchronized:
+                    warnings.warn(_NOT_SKIPPED, stacklevel=2)
+                hvd.synchronize(self.param_groups)
+            hvd.synchronized = False
+        result = self._hvd_base.step(self, *args, **kwargs)
+        after_step(self)
+        return result
 
     def _hvd_closure(self, closure):
         hvd = self._hvd
@@ -169,6 +173,7 @@ class _DistributedAdasumOptimizer(_Common):
             with torch.enable_grad():
                 loss = closure()
         self._hvd.finish(self)
+        after_step(self)
         return loss
 
     step.hooked = True
