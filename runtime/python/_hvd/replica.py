@@ -53,11 +53,17 @@ def _world():
     return _World
 
 
+def period():
+    """Steps between two checks in this world; 0: there are none."""
+    return _world().period
+
+
 class Value:
     """One parameter. held(): (what keeps its memory alive, its address in host memory) of its elements row
-    by row."""
+    by row. key: what must be equal on all ranks besides dtype and shape; the name, or "" if names differ."""
 
-    def __init__(self, name, dtype, shape, size, held):
+    def __init__(self, name, dtype, shape, size, held, key=None):
+        self.key = name if key is None else key
         self.name, self.dtype, self.shape = name, dtype, tuple(int(n) for n in shape)
         self.size = size  # bytes of one element
         self.held = held
@@ -66,7 +72,7 @@ class Value:
             self.n *= length
 
     def layout(self):
-        return self.name, self.dtype, self.shape
+        return self.key, self.dtype, self.shape
 
     def digest(self):
         keep, at = self.held()

@@ -15,7 +15,7 @@ import numpy as np
 
 from _hvd import arrays, basics, elastic_keras, objects
 from _hvd.basics import Average
-from _hvd.keras import variables
+from _hvd.keras import replica, variables
 from _hvd.keras.settings import Distributed, backend_of, is_distributed, keras_of
 
 
@@ -77,6 +77,8 @@ class BroadcastGlobalVariablesCallbackImpl(BatchHooks):
         if not self.broadcast_done:
             variables.broadcast(self.model, self.root_rank, self._local_vars, self.device)
             self.broadcast_done = True
+        else:
+            replica.after_batch(self.model)
 
 
 class MetricAverageCallbackImpl:

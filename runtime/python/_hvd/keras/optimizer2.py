@@ -24,6 +24,7 @@ import tensorflow as tf
 from _hvd.keras.computed import Computed
 from _hvd.keras.local import agreed, clip_over_all_ranks, clipping
 from _hvd.keras.reduction import reduce_gradients, reducer
+from _hvd.keras.replica import after_apply
 from _hvd.keras.settings import Distributed, keras_of
 from _hvd.keras.xla import turn_off_xla
 from _hvd.process_sets import process_set_id
@@ -115,10 +116,17 @@ class Distributed2(Computed, Distributed):
         return list(zip(agreed(self, grads, variables), variables))
 
     def apply_gradients(self, grads_and_vars, *args, **kwargs):
-        run, plain = self._hvd, super().apply_gradients
+        run = self._hvd
         pairs = list(grads_and_vars)
-        if not run.inside:
-            pairs = self._hvd_once(pairs, self._hvd_skips(*args, **kwargs))
+        if run.inside:
+            return self._hvd_apply(super().apply_gradients, pairs, *args, **kwargs)
+        pairs = self._hvd_once(pairs, self._hvd_skips(*args, **kwargs))
+        result = self._hvd_apply(super().apply_gradients, pairs, *args, **kwargs)
+        after_apply(self, [v for _, v in pairs])
+        return result
+
+    def _hvd_apply(self, plain, pairs, *args, **kwargs):
+        run = self._hvd
         with run.entered(), clipping(self, *([part[i] for part in pairs] for i in range(2))):
             if self._agg_helper is None:
                 return plain(pairs, *args, **kwargs)

@@ -29,6 +29,7 @@ from _hvd.basics import Max
 from _hvd.keras.computed import Computed
 from _hvd.keras.local import agreed, clip_over_all_ranks, clipping
 from _hvd.keras.reduction import reduce_gradients, reducer
+from _hvd.keras.replica import after_apply
 from _hvd.keras.settings import (
     Distributed,
     backend_variable,
@@ -158,11 +159,15 @@ class Distributed3(Computed, Distributed):
         if trainable_variables is not None:
             trainable_variables = list(trainable_variables)
         variables = self._trainable_variables if trainable_variables is None else trainable_variables
-        if not self._hvd.inside and (variables or self.built):  # otherwise Keras raises its own error
+        is_outer = not self._hvd.inside
+        if is_outer and (variables or self.built):  # otherwise Keras raises its own error
             _check_lengths(grads, variables)
             grads = self._hvd_once(grads, variables)
         with self._hvd.entered(), clipping(self, grads, variables):
-            return super().apply(grads, trainable_variables)
+            result = super().apply(grads, trainable_variables)
+        if is_outer:
+            after_apply(self, variables)
+        return result
 
     def apply_gradients(self, grads_and_vars, *args, **kwargs):
         """Reduces here too: some users' classes update variables here, as in Keras 2, without apply()."""
@@ -172,7 +177,9 @@ class Distributed3(Computed, Distributed):
         grads, variables = [g for g, _ in pairs], [v for _, v in pairs]
         pairs = list(zip(self._hvd_once(grads, variables), variables))
         with self._hvd.entered():
-            return super().apply_gradients(pairs, *args, **kwargs)
+            result = super().apply_gradients(pairs, *args, **kwargs)
+        after_apply(self, variables)
+        return result
 
     def stateless_apply(self, optimizer_variables, grads, trainable_variables):
         run = self._hvd
@@ -336,7 +343,9 @@ def _agree_on_loss_scale(scaler):
         variables = self._trainable_variables if trainable_variables is None else trainable_variables
         grads = inner._hvd_reduce(list(grads), variables, True)
         with inner._hvd.entered():
-            return plain_apply(self, grads, trainable_variables)
+            result = plain_apply(self, grads, trainable_variables)
+        after_apply(inner, variables)
+        return result
 
     @functools.wraps(plain_stateless)
     def stateless_apply(self, optimizer_variables, grads, trainable_variables):

@@ -52,10 +52,10 @@ def reducer(backend, name, settings, times=1):
         reduced = iter(reduce_some([g for g in grads if g is not None], names, groups))
         return [None if g is None else next(reduced) for g in grads]
 
-    return _uncompiled(reduce) if backend == "torch" else reduce
+    return uncompiled(reduce) if backend == "torch" else reduce
 
 
-def _uncompiled(function):
+def uncompiled(function):
     """Returns the function excluded from torch.compile."""
     import torch
 
@@ -214,4 +214,4 @@ def scaled(grad, factor):
     return grad * factor
 
 
-__all__ = ["reduce_gradients", "reducer"]
+__all__ = ["reduce_gradients", "reducer", "uncompiled"]

@@ -12,6 +12,7 @@ import sys
 from _hvd.basics import Average, Sum
 from _hvd.options import check_predivide, renamed_groups
 from _hvd.process_sets import global_process_set
+from _hvd.replica import Guard
 
 
 class Settings:
@@ -112,6 +113,7 @@ class Run:
         self.reduce = None  # created at the first gradient: by then hvd.init() has been called
         self.maxima = self.sums = None  # as reduce
         self.helper = None
+        self.guard = Guard()
         self.has_computed = self.has_warned_changed = False
 
     @contextlib.contextmanager

@@ -41,6 +41,7 @@ from _hvd.tensorflow.hooks import *
 from _hvd.tensorflow.mpi_ops import *
 from _hvd.tensorflow.optimizer_v1 import *
 from _hvd.tensorflow.reductions import *
+from _hvd.tensorflow.replica import check_replicas
 from _hvd.tensorflow.sync_batch_norm import *
 from _hvd.tensorflow.util import *
 from _hvd.util import (
@@ -60,6 +61,7 @@ __all__ = sorted(
         "ProcessSet",
         "add_process_set",
         "check_extension",
+        "check_replicas",
         "elastic",
         "global_process_set",
         "gpu_available",

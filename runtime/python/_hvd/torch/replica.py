@@ -19,14 +19,14 @@ def _held(tensor):
     return there, there.data_ptr()
 
 
-def _value(name, tensor):
+def _value(name, tensor, key):
     dtype = str(tensor.dtype).rpartition(".")[2]
-    return replica.Value(name, dtype, tensor.shape, tensor.element_size(), lambda: _held(tensor))
+    return replica.Value(name, dtype, tensor.shape, tensor.element_size(), lambda: _held(tensor), key)
 
 
-def values_of(named):
+def values_of(named, key=None):
     return [
-        _value(name, p)
+        _value(name, p, key)
         for name, p in named
         if p.layout is torch.strided and p.device.type != "meta" and not p.is_quantized
     ]
