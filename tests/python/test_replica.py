@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The replica guard, HVD_REPLICA_CHECK, on 1 to 4 ranks."""
 
-from job import STAGE, JobTest, each_torch, only_torch, packages, venv
+import re
+
+from job import STAGE, JobTest, bare_ranks, each_torch, horovodrun, only_torch, packages, venv
 
 
 @each_torch
@@ -15,6 +17,41 @@ class Replica(JobTest):
 
     def test_4(self):
         self.run_checks(4, "replica.py", HVD_REPLICA_CHECK="3")
+
+    @only_torch("debian")
+    def test_a_difference_ends_the_job(self):
+        ended = horovodrun(3, "replica_programs.py", "ends", python=self.python, HVD_REPLICA_CHECK="4")
+        self.assertNotEqual(ended.code, 0, ended)
+        sentence = (
+            r'HorovodInternalError: replica check at step 8: parameter "weight" of rank 1 \(host \S+\) differs '
+            r"from ranks 0 and 2 \(element 6: [-.\d]+ there, [-.\d]+ on rank 1; 1 of 8 elements differ\)"
+        )
+        self.assertRegex(ended.out, sentence)
+        self.assertNotIn("trained", ended.out)
+
+    @only_torch("debian")
+    def test_a_warning_comes_once_for_each_parameter(self):
+        options = {"HVD_REPLICA_CHECK": "4", "HVD_REPLICA_ACTION": "warn"}
+        ended = horovodrun(3, "replica_programs.py", "ends", python=self.python, **options)
+        self.assertEqual(ended.code, 0, ended)
+        self.assertEqual(len(re.findall('RuntimeWarning: replica check at step 8: parameter "weight"', ended.out)), 1)
+        self.assertEqual(ended.out.count("Warning: replica check"), 1, ended)
+        self.assertEqual(ended.out.count("the replicas are unlike"), 3, ended)
+
+    @only_torch("debian")
+    def test_an_elastic_job_goes_back_to_its_last_commit(self):
+        ended = horovodrun(3, "replica_programs.py", "elastic", python=self.python, HVD_REPLICA_CHECK="4")
+        self.assertEqual(ended.code, 0, ended)
+        self.assertEqual(ended.out.count("the replicas are equal"), 3, ended)
+        self.assertIn("replica check at step 8", ended.out)
+
+    @only_torch("debian")
+    def test_rank_0s_value_counts(self):
+        """The ranks have the variable in their own environment, with different values."""
+        words = "HVD_REPLICA_CHECK=$((4 - RANK * 4)) exec"
+        ends = bare_ranks(2, "replica_programs.py", "ends", prefix={r: ["sh", "-c", f'{words} "$@"', "sh"] for r in (0, 1)})
+        for ended in ends:
+            self.assertIn('parameter "weight" of ranks 0 and 1 differs', ended.out, ended)
 
 
 class ReplicaKeras(JobTest):

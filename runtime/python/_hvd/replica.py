@@ -136,7 +136,8 @@ def check(values, process_set, step=0, warns=False):
     if place not in _World.reported and world == _World.number:
         _World.reported.add(place)
         if _native.rank() == ranks[0]:
-            warnings.warn(f"{sentence}; training continues (HVD_REPLICA_ACTION=warn)", stacklevel=2)
+            text = f"{sentence}; training continues (HVD_REPLICA_ACTION=warn)"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def _exchange(record, process_set):
