@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "runtime/engine/carry.h"
+#include "runtime/engine/replay.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 #include "runtime/core/pair.h"
@@ -29,6 +30,7 @@ int carry_init(struct carry *c,
     c->e = e;
     c->flights = f;
     c->env = env;
+    replay_init(&c->replay, e->settings.guard.first, e->settings.guard.last);
     c->rows = mem_calloc(e->size, sizeof(*c->rows));
     c->ones = mem_calloc(e->size, sizeof(*c->ones));
     for (uint32_t i = 0; c->ones && i < e->size; i++)
@@ -38,6 +40,8 @@ int carry_init(struct carry *c,
 
 void carry_release(struct carry *c)
 {
+    repeat_log(c, true);
+    replay_release(&c->replay);
     codec_state_free(c->codec_state);
     mem_free(c->codec_scratch);
     mem_free(c->rows);
@@ -346,6 +350,7 @@ static int carry_run_batch(struct carry *c,
     const struct tensor_request *q = act->items[0].req;
     uint64_t n_zeros = act_zero_bytes(act), at = 0, began_ns;
     AUTOFREE uint8_t *zeros = n_zeros > 0 ? mem_zalloc(n_zeros) : NULL;
+    CLEANUP(repeat_release) struct repeat again = {0};
     struct batch batch = engine_batch(act);
     int rc = carry_make_items(c, act->n_items);
 
@@ -357,6 +362,9 @@ static int carry_run_batch(struct carry *c,
     if (rc < 0)
         return err_set(err, rc, "an agreed tensor has an invalid size");
     batch.items = c->items;
+    rc = is_dry ? 0 : repeat_begin(c, act, &batch, &again, err);
+    if (rc < 0)
+        return rc;
     *ret_is_ours = false; /* also for a NaN: rank 0 receives it and informs all ranks */
     rc = observe_transfer(&c->e->observe, act, &began_ns, err);
     if (rc < 0)
@@ -366,6 +374,7 @@ static int carry_run_batch(struct carry *c,
     else
         rc = q->codec[0] ? carry_compressed(c, set, act, &batch, ret_is_ours, err)
                          : carry_post(c, set->backend, &batch, err);
+    rc = rc < 0 ? rc : repeat_compare(c, set, act, &batch, &again, err);
     if (rc == 0)
         observe_transferred(&c->e->observe, act, is_dry ? 0 : set->n, began_ns);
     return rc;

@@ -5,6 +5,7 @@
 #define RUNTIME_ENGINE_CARRY_H
 
 #include "runtime/core/compress/codec.h"
+#include "runtime/core/replay.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/flight.h"
 
@@ -19,6 +20,8 @@ struct carry {
     uint64_t n_evicted;              /* of it, as last logged */
     uint8_t *codec_scratch;
     uint64_t codec_scratch_bytes;
+    struct replay replay; /* HVD_REPLAY; replay.c */
+    bool is_replay_logged;
     const char *logged_reasons[8]; /* reasons against compression that were logged */
 };
 

@@ -2,8 +2,10 @@
 """The replica guard, HVD_REPLICA_CHECK, on 1 to 4 ranks."""
 
 import re
+import subprocess
+import tempfile
 
-from job import STAGE, JobTest, bare_ranks, each_torch, horovodrun, only_torch, packages, venv
+from job import ROOT, STAGE, JobTest, bare_ranks, each_torch, horovodrun, only_torch, packages, venv
 
 
 @each_torch
@@ -71,3 +73,44 @@ class ReplicaKeras(JobTest):
 
     def test_2(self):
         self.run_on("2", 2, "tf215", "2")
+
+
+class Replay(JobTest):
+    """HVD_REPLAY, of sums over TCP, one of which a network changes that has no checksums."""
+
+    def run_flipped(self, n=3, steps=10, **options):
+        with tempfile.TemporaryDirectory() as directory:
+            library = f"{directory}/flip.so"
+            source = ROOT / "tests/python/flip.c"
+            subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True, timeout=120)
+            options.update(FLIP_WHEN=f"{directory}/now", LD_PRELOAD=library, HVD_TRANSPORT="tcp")
+            return horovodrun(n, "replay.py", steps, **options)
+
+    def test_a_changed_sum_is_found(self):
+        ended = self.run_flipped(HVD_REPLAY="2-10")
+        self.assertNotEqual(ended.code, 0, ended)
+        sentence = (
+            r'the sum of tensor "\S*weight\S*" in step \d+ was repeated with the same inputs, and its results '
+            r"differ on .*rank.*: element \d+ of 60000 on rank \d: [-e.\d]+, then [-e.\d]+; \d+ such elements"
+        )
+        self.assertRegex(ended.out, sentence)
+        self.assertNotIn("trained", ended.out)
+        self.assertNotIn("equal results", ended.out)
+
+    def test_without_it_nobody_notices(self):
+        ended = self.run_flipped()
+        self.assertEqual(ended.code, 0, ended)
+        self.assertIn("trained", ended.out)
+
+    def test_equal_sums_are_reported(self):
+        for transport in ("tcp", "auto"):
+            ended = horovodrun(3, "replay.py", 6, HVD_REPLAY="2-4", HVD_TRANSPORT=transport)
+            self.assertEqual(ended.code, 0, ended)
+            said = r'all repeated sums had equal results.*steps=2-4 sums=6 bytes=722400'
+            self.assertEqual(len(re.findall(said, ended.out)), 1, ended)
+            self.assertEqual(ended.out.count("the replicas are equal"), 3, ended)
+
+    def test_a_wrong_range_is_refused(self):
+        for text in ("0", "5-4", "x", "3-", "1-2-3", "4 ", "12345678901"):
+            ended = horovodrun(1, "replay.py", 1, HVD_REPLAY=text)
+            self.assertIn(f'HVD_REPLAY="{text}" is neither a step', ended.out, ended)
