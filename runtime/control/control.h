@@ -14,7 +14,7 @@
 #include "runtime/base/strbuf.h"
 #include "runtime/contract/hostlist.h"
 #include "runtime/core/goodbye.h"
-#include "runtime/core/guard.h"
+#include "runtime/core/replica_guard.h"
 #include "runtime/wire/auth.h"
 
 enum leave_reason { LEAVE_SHUTDOWN, LEAVE_EXIT };
@@ -33,7 +33,7 @@ struct control_member { /* what every rank has received about each other rank */
     /* Its HVD_CONTROL_FANOUT, HVD_REPORT and HVD_DRY_RUN; rank 0's are the world's. */
     uint32_t fanout;
     bool reports, is_dry_run;
-    struct guard guard; /* likewise */
+    struct replica_guard guard; /* likewise */
 };
 
 /* Called from control_pump, in order of arrival. An error breaks the world with its

@@ -81,8 +81,9 @@ settings_read_codec(const struct knob_values *v, struct settings *s, struct err 
 }
 
 /* HVD_REPLAY: "400" or "301-400". */
-static int
-settings_read_guard(const struct knob_values *v, struct guard *g, struct err *err)
+static int settings_read_guard(const struct knob_values *v,
+                               struct replica_guard *g,
+                               struct err *err)
 {
     const char *text = v->s[KNOB_HVD_REPLAY];
     unsigned first = 0, last = 0;
@@ -185,12 +186,14 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
     return 0;
 }
 
-/* A search for the best settings would compare steps with and without communication. */
+/* A search for the best settings would compare steps with and without communication, and
+ * the ranks' parameters differ. */
 void settings_set_report(struct settings *s, bool reports, bool is_dry_run)
 {
     s->is_dry_run = is_dry_run;
     s->reports = reports || is_dry_run;
     s->is_autotuned = s->is_autotuned && !is_dry_run;
+    s->guard.check_steps = is_dry_run ? 0 : s->guard.check_steps;
 }
 
 int settings_set_core(struct settings *s,

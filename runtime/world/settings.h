@@ -7,7 +7,7 @@
 #include "runtime/backend/backend.h"
 #include "runtime/base/log.h"
 #include "runtime/contract/contract.h"
-#include "runtime/core/guard.h"
+#include "runtime/core/replica_guard.h"
 
 /* As in struct device_config (backend/device.h). */
 struct gpu_settings {
@@ -51,7 +51,7 @@ struct settings {
     enum log_level log_level;   /* HOROVOD_LOG_LEVEL, warning */
     bool has_log_time;          /* HOROVOD_LOG_HIDE_TIME, HOROVOD_LOG_TIMESTAMP */
     bool nancheck;              /* HVD_NANCHECK */
-    struct guard guard;         /* HVD_REPLICA_CHECK, HVD_REPLICA_ACTION, HVD_REPLAY */
+    struct replica_guard guard; /* HVD_REPLICA_CHECK, HVD_REPLICA_ACTION, HVD_REPLAY */
     enum data_check data_check; /* HVD_DATA_MAC, HVD_DATA_CRC */
     char codec[80];       /* HVD_COMPRESSION, as codec_format writes it; "": none */
     uint64_t codec_bytes; /* HVD_COMPRESSION_MEMORY */

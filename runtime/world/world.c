@@ -162,10 +162,10 @@ static bool member_unpack(
     m->fanout = (uint32_t)fanout;
     m->is_dry_run = is_dry_run != 0;
     m->reports = reports != 0;
-    m->guard = (struct guard){.check_steps = (uint32_t)check_steps,
-                              .is_warning = is_warning != 0,
-                              .first = (uint32_t)first,
-                              .last = (uint32_t)last};
+    m->guard = (struct replica_guard){.check_steps = (uint32_t)check_steps,
+                                      .is_warning = is_warning != 0,
+                                      .first = (uint32_t)first,
+                                      .last = (uint32_t)last};
     return true;
 }
 
@@ -195,8 +195,8 @@ static int world_exchange_members(struct forming *f, struct err *err)
         if (!other[0] && !addr_is_loopback(addr))
             (void)snprintf(other, sizeof(other), "%s", addr);
     }
-    settings_set_report(&w->settings, w->members[0].reports, w->members[0].is_dry_run);
     w->settings.guard = w->members[0].guard;
+    settings_set_report(&w->settings, w->members[0].reports, w->members[0].is_dry_run);
     rc = part_find_place(w, err);
     if (rc == 0 && other[0] && addr_is_loopback(w->local_addr))
         rc = addr_towards(other, w->local_addr, sizeof(w->local_addr), err);

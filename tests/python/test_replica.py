@@ -5,7 +5,7 @@ import re
 import subprocess
 import tempfile
 
-from job import ROOT, STAGE, JobTest, bare_ranks, each_torch, horovodrun, only_torch, packages, venv
+from job import ROOT, JobTest, bare_ranks, each_torch, horovodrun, only_torch
 
 
 @each_torch
@@ -36,7 +36,9 @@ class Replica(JobTest):
         options = {"HVD_REPLICA_CHECK": "4", "HVD_REPLICA_ACTION": "warn"}
         ended = horovodrun(3, "replica_programs.py", "ends", python=self.python, **options)
         self.assertEqual(ended.code, 0, ended)
-        self.assertEqual(len(re.findall('RuntimeWarning: replica check at step 8: parameter "weight"', ended.out)), 1)
+        self.assertEqual(
+            len(re.findall('RuntimeWarning: replica check at step 8: parameter "weight"', ended.out)), 1
+        )
         self.assertEqual(ended.out.count("Warning: replica check"), 1, ended)
         self.assertEqual(ended.out.count("the replicas are unlike"), 3, ended)
 
@@ -51,28 +53,14 @@ class Replica(JobTest):
     def test_rank_0s_value_counts(self):
         """The ranks have the variable in their own environment, with different values."""
         words = "HVD_REPLICA_CHECK=$((4 - RANK * 4)) exec"
-        ends = bare_ranks(2, "replica_programs.py", "ends", prefix={r: ["sh", "-c", f'{words} "$@"', "sh"] for r in (0, 1)})
+        ends = bare_ranks(
+            2,
+            "replica_programs.py",
+            "ends",
+            prefix={r: ["sh", "-c", f'{words} "$@"', "sh"] for r in (0, 1)},
+        )
         for ended in ends:
             self.assertIn('parameter "weight" of ranks 0 and 1 differs', ended.out, ended)
-
-
-class ReplicaKeras(JobTest):
-    def run_on(self, label, n, python, want, besides=(), **options):
-        path = ":".join([str(STAGE / "python"), *map(packages, besides)])
-        options.update(WANT_KERAS=want, PYTHONPATH=path, HVD_REPLICA_CHECK="3", python=venv(python))
-        self.run_checks(n, "replica_keras.py", label=f"keras {label}", **options)
-
-    def test_3_tensorflow(self):
-        self.run_on("3 tensorflow", 3, "tf", "3", KERAS_BACKEND="tensorflow")
-
-    def test_3_torch(self):
-        self.run_on("3 torch", 2, "keras", "3", ["torch"], KERAS_BACKEND="torch")
-
-    def test_3_jax(self):
-        self.run_on("3 jax", 2, "keras", "3", KERAS_BACKEND="jax")
-
-    def test_2(self):
-        self.run_on("2", 2, "tf215", "2")
 
 
 class Replay(JobTest):
@@ -82,7 +70,9 @@ class Replay(JobTest):
         with tempfile.TemporaryDirectory() as directory:
             library = f"{directory}/flip.so"
             source = ROOT / "tests/python/flip.c"
-            subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True, timeout=120)
+            subprocess.run(
+                ["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True, timeout=120
+            )
             options.update(FLIP_WHEN=f"{directory}/now", LD_PRELOAD=library, HVD_TRANSPORT="tcp")
             return horovodrun(n, "replay.py", steps, **options)
 
@@ -106,7 +96,7 @@ class Replay(JobTest):
         for transport in ("tcp", "auto"):
             ended = horovodrun(3, "replay.py", 6, HVD_REPLAY="2-4", HVD_TRANSPORT=transport)
             self.assertEqual(ended.code, 0, ended)
-            said = r'all repeated sums had equal results.*steps=2-4 sums=6 bytes=722400'
+            said = r"all repeated sums had equal results.*steps=2-4 sums=6 bytes=722400"
             self.assertEqual(len(re.findall(said, ended.out)), 1, ended)
             self.assertEqual(ended.out.count("the replicas are equal"), 3, ended)
 

@@ -80,15 +80,30 @@ UNIT_TEST(values_arrive)
 /* Rank 0's values, whatever this rank has read. */
 UNIT_TEST(a_dry_run_reports_and_does_not_tune)
 {
-    struct settings s = read_all("HOROVOD_AUTOTUNE=1 HVD_REPORT=1 HVD_DRY_RUN=1");
+    struct settings s =
+        read_all("HOROVOD_AUTOTUNE=1 HVD_REPORT=1 HVD_DRY_RUN=1 HVD_REPLICA_CHECK=5");
 
     assert_true(s.reports && s.is_dry_run && s.is_autotuned);
     settings_set_report(&s, false, false);
     assert_true(!s.reports && !s.is_dry_run && s.is_autotuned);
     settings_set_report(&s, true, false);
-    assert_true(s.reports && !s.is_dry_run && s.is_autotuned);
+    assert_true(s.reports && !s.is_dry_run && s.is_autotuned
+                && s.guard.check_steps == 5);
     settings_set_report(&s, false, true);
-    assert_true(s.reports && s.is_dry_run && !s.is_autotuned);
+    assert_true(s.reports && s.is_dry_run && !s.is_autotuned
+                && s.guard.check_steps == 0);
+}
+
+UNIT_TEST(guards_have_their_settings)
+{
+    struct replica_guard g = read_all("").guard;
+
+    assert_true(g.check_steps == 0 && !g.is_warning && g.first == 0 && g.last == 0);
+    g = read_all("HVD_REPLICA_CHECK=100 HVD_REPLICA_ACTION=warn HVD_REPLAY=400").guard;
+    assert_true(g.check_steps == 100 && g.is_warning && g.first == 400
+                && g.last == 400);
+    g = read_all("HVD_REPLAY=301-999999999 HVD_REPLICA_ACTION=fail").guard;
+    assert_true(!g.is_warning && g.first == 301 && g.last == 999999999);
 }
 
 UNIT_TEST(another_product_s_name_stands_for_ours)

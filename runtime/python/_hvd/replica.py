@@ -25,8 +25,8 @@ import struct
 import warnings
 
 from _hvd import _native, handles
-from _hvd.exceptions import HorovodInternalError
 from _hvd.basics import Sum
+from _hvd.exceptions import HorovodInternalError
 from _hvd.objects import allgather_object, broadcast_bytes
 from _hvd.process_sets import process_set_id
 
@@ -60,7 +60,7 @@ def period():
 
 class Value:
     """One parameter. held(): (what keeps its memory alive, its address in host memory) of its elements row
-    by row. key: what must be equal on all ranks besides dtype and shape; the name, or "" if names differ."""
+    by row. key: what is equal on all ranks besides dtype and shape: the name, or "" if those differ."""
 
     def __init__(self, name, dtype, shape, size, held, key=None):
         self.key = name if key is None else key
@@ -212,7 +212,7 @@ def _texts(value, there, at, element):
 
 
 def number_text(dtype, content):
-    """One element as a number, with as many digits as tell its neighbours apart; bits of an unknown dtype."""
+    """One element as a number, with digits that tell its neighbours apart; bits of an unknown dtype."""
     if dtype == "bfloat16":
         return f"{struct.unpack('<f', bytes(2) + content)[0]:.4g}"
     form = {"float16": ("<e", ".5g"), "float32": ("<f", ".9g"), "float64": ("<d", ".17g")}.get(dtype)
@@ -224,7 +224,7 @@ def number_text(dtype, content):
 
 
 def _listed(ranks):
-    """"rank 2", "ranks 0, 1 and 3", or of many "997 ranks (3, 4, 5, ...)"."""
+    """Such as "rank 2", "ranks 0, 1 and 3", or of many "997 ranks (3, 4, 5, ...)"."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     words = [str(rank) for rank in ranks]

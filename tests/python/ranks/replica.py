@@ -6,8 +6,8 @@ import socket
 
 import horovod.torch as hvd
 import torch
-from checks import check, check_if, expect_error, main
 from _hvd import replica
+from checks import check, check_if, expect_error, main
 
 hvd.init()
 N, R = hvd.size(), hvd.rank()
@@ -64,8 +64,13 @@ def error_of(step, name, element, n_elements, there, here):
     if N == 2:
         who, where = f'parameter "{name}" of ranks 0 and 1 differs (', "on rank 0"
     else:
-        who, where = f'parameter "{name}" of rank {LAST} (host {HOST}) differs from {alike(LAST)} (', "there"
-    detail = f"element {element}: {there} {where}, {here} on rank {LAST}; 1 of {n_elements} elements differ)"
+        who, where = (
+            f'parameter "{name}" of rank {LAST} (host {HOST}) differs from {alike(LAST)} (',
+            "there",
+        )
+    detail = (
+        f"element {element}: {there} {where}, {here} on rank {LAST}; 1 of {n_elements} elements differ)"
+    )
     return [f"replica check at step {step}: {who}{detail}", *(["either may be right"] if N == 2 else [])]
 
 

@@ -37,7 +37,13 @@ def flip(variable, row, column):
 
 
 def words(name, element, n, step):
-    return [f"replica check at step {step}", name, f"element {element}: ", f"on rank {LAST}", f"of {n} elements"]
+    return [
+        f"replica check at step {step}",
+        name,
+        f"element {element}: ",
+        f"on rank {LAST}",
+        f"of {n} elements",
+    ]
 
 
 @check

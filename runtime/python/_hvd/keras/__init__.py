@@ -14,6 +14,7 @@
     compression.py   `Compression`, by back end
     callbacks.py     the callbacks, without and with a base class
     variables.py     reads and broadcasts the variables of models and optimizers, for the callbacks
+    replica.py       the replica guard, after each step
     values.py        allreduce() and similar functions for numbers and arrays
     loading.py       load_model
     xla.py           turns off XLA for models on TensorFlow

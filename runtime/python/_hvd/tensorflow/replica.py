@@ -47,7 +47,7 @@ def after_assignments(variables, function):
 
 
 def check_replicas(variables, process_set=global_process_set):
-    """Compares variables over the ranks, bit by bit; raises HorovodInternalError on all ranks if they differ.
+    """Compares variables over the ranks, bit by bit; HorovodInternalError on all ranks if they differ.
 
     For models without a DistributedOptimizer; independent of HVD_REPLICA_CHECK. Not within a tf.function.
     variables: an iterable, such as model.trainable_variables, in the same order on all ranks of the set.

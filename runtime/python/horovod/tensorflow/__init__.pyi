@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from typing import Any, Sequence, TypeAlias, TypeVar, overload
+from typing import Any, Iterable, Sequence, TypeAlias, TypeVar, overload
 
 import tensorflow as tf
 
@@ -211,6 +211,9 @@ def PartialDistributedGradientTape(
     local_layers: Any = None,
     scale_local_gradients: bool = True,
 ) -> _DistributedGradientTape: ...
+
+# variables: those of TensorFlow or Keras.
+def check_replicas(variables: Iterable[Any], process_set: ProcessSet = ...) -> None: ...
 
 # Of the given optimizer's class where that is Keras's, else a tf.compat.v1.train.Optimizer.
 def DistributedOptimizer(

@@ -1,4 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+from typing import Any, Iterable, Mapping
+
+from torch import Tensor
+
 from horovod import __version__ as __version__
 from horovod.common.exceptions import (
     HorovodInternalError as HorovodInternalError,
@@ -248,3 +252,8 @@ from horovod.torch.sync_batch_norm import (
 from horovod.torch.sync_batch_norm import (
     convert_sync_batchnorm as convert_sync_batchnorm,
 )
+
+def check_replicas(
+    params: Mapping[str, Any] | Iterable[Tensor] | Iterable[tuple[str, Tensor]],
+    process_set: ProcessSet = ...,
+) -> None: ...
