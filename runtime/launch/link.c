@@ -286,7 +286,7 @@ static int link_start_dial(struct link_common *k, struct link *l, struct err *er
     struct auth_id id = {.token = &k->c.root, .job_id = SERVE_JOB_ID};
     struct dial_to to = {.host = l->host,
                          .port = k->c.agent_port,
-                         .mine = ROLE_LAUNCHER,
+                         .mine = ROLE_REMOTE_LAUNCHER,
                          .theirs = ROLE_AGENT_SERVE,
                          .once = !k->c.is_patient};
     int rc = dial_start(&to, &id, k->c.deadline_ns, &l->dial, err);

@@ -203,7 +203,7 @@ static int serve_open_all(struct serve_state *s, struct err *err)
 {
     static const struct accept_kind kind = {.name = "serve",
                                             .mine = ROLE_AGENT_SERVE,
-                                            .theirs = ROLE_LAUNCHER,
+                                            .theirs = ROLE_REMOTE_LAUNCHER,
                                             .or_theirs = ROLE_SHELL,
                                             .refresh = serve_read_token};
     uint16_t port;

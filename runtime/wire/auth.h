@@ -36,7 +36,7 @@ enum auth_role {
     ROLE_SHM,
     ROLE_AGENT,
     ROLE_AGENT_HUB,
-    ROLE_LAUNCHER,
+    ROLE_REMOTE_LAUNCHER,
     ROLE_AGENT_SERVE,
     ROLE_SHELL,
     ROLE_READER, /* of the live report (live/live_query.h) */
