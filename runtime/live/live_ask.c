@@ -132,6 +132,13 @@ static int ask_send_query(struct live_ask *a)
     return frame_send(&a->conn, LIVE_MESSAGE_QUERY, text, sizeof(text));
 }
 
+/* Of the answer. An operator has many reports in flight, of agents that it must not
+ * trust with its memory. */
+static size_t ask_max_bytes(const struct live_query *q)
+{
+    return q->kind == QUERY_REPORT ? 4 + LIVE_REPORT_MAX_BYTES : QUERY_ANSWER_MAX_BYTES;
+}
+
 /* 1: the agent has proved itself and has the query; 0: its reply is not complete. */
 static int ask_prove(struct live_ask *a, struct err *err)
 {
@@ -156,7 +163,7 @@ static int ask_prove(struct live_ask *a, struct err *err)
     if (rc < 0)
         return ask_fail_transport(rc, err);
     auth_wire_session(&a->id, a->hello, a->reply, false, &session);
-    frame_open(&a->conn, a->fd, &session, QUERY_ANSWER_MAX_BYTES);
+    frame_open(&a->conn, a->fd, &session, ask_max_bytes(&a->query));
     a->fd = -1;
     rc = ask_send_query(a);
     if (rc < 0)
