@@ -68,6 +68,7 @@ static const struct prune_rule end_rules[] = {PRUNE_KEEP("name"), PRUNE_KEEP("st
                                               PRUNE_KEEP("restartCount"), PRUNE_END};
 static const struct prune_rule status_rules[] = {
     PRUNE_KEEP("phase"),
+    PRUNE_KEEP("podIP"),
     PRUNE_KEEP("reason"),
     PRUNE_KEEP("message"),
     {.key = "conditions", .inner = condition_rules},
@@ -87,7 +88,7 @@ static const size_t text_offsets[] = {
     offsetof(struct pod, waiting),     offsetof(struct pod, exit_container),
     offsetof(struct pod, exit_reason), offsetof(struct pod, exit_text),
     offsetof(struct pod, conditions),  offsetof(struct pod, finalizer),
-    offsetof(struct pod, hint),
+    offsetof(struct pod, hint),        offsetof(struct pod, ip),
 };
 
 static const struct texts texts = {text_offsets, ARRAY_LEN(text_offsets)};
@@ -424,6 +425,7 @@ int pod_decode(enum kube_kind job_kind,
     read_runtime(object, &p);
     p.node = pod_get_text(object, "spec.nodeName");
     p.is_stopped = node_int(object, "spec.activeDeadlineSeconds", 0) == 1;
+    p.ip = pod_get_text(object, "status.podIP");
     p.phase = phase_of(pod_get_text(object, "status.phase"));
     p.reason = pod_get_text(object, "status.reason");
     p.message = pod_get_text(object, "status.message");

@@ -23,6 +23,7 @@ struct pod { /* no string is NULL */
     char *owner_uid; /* uid of the controlling owner; "" if none */
     char *job_name;  /* from the label */
     char *node;      /* name of the node; "" until the pod is bound */
+    char *ip;        /* status.podIP; "" until it has one */
     char *reason;    /* why the pod ended: "Evicted", reason of DisruptionTarget; "" */
     char *message;   /* the message for reason */
     char *waiting;   /* why the pod does not run yet, "ErrImagePull: ..."; "" */

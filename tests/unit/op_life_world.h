@@ -172,6 +172,7 @@ static void put_pod(struct store *store, uint32_t i, const struct sim_pod *p)
                       .exit_text = text_borrow(p->report),
                       .conditions = text_borrow(""),
                       .finalizer = text_borrow(""),
+                      .ip = text_borrow(""),
                       .job_kind = KUBE_JOB,
                       .role = ROLE_WORKER,
                       .generation = p->generation,

@@ -84,6 +84,7 @@ static struct pod make_pod(const char *name, const char *words)
                     .exit_text = text_borrow(""),
                     .node = text_borrow("n1"),
                     .finalizer = text_borrow(ending ? "a/b" : ""),
+                    .ip = text_borrow(""),
                     .phase = POD_UNKNOWN};
 
     for (size_t i = 0; i < ARRAY_LEN(phases); i++) {
