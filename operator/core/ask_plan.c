@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The circle of ask_plan.h: an array by place, and a hand that moves over it.
+ *
+ * Invariants
+ *  1. Places differ, so that no job is passed over at the hand's own place: a job whose
+ *     hash is taken gets the next free one.
+ *  2. The hand is never more than one interval late: after a pause each job is asked once.
+ *
+ * A job that fails is asked again at one of its own places, so back-off keeps the jobs
+ * spread. Called by ask.c. */
+#include "operator/core/ask_plan.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+
+#define MAX_JOBS (1u << 20)
+
+static const char *const ask_result_names[] = {
+    [ASK_OK] = "ok",           [ASK_UNREACHABLE] = "unreachable",
+    [ASK_REFUSED] = "refused", [ASK_GARBAGE] = "garbage",
+    [ASK_NO_TOKEN] = "secret",
+};
+_Static_assert(ARRAY_LEN(ask_result_names) == ASK_RESULTS, "one name per result");
+
+const char *ask_result_name(enum ask_result r)
+{
+    return ask_result_names[r];
+}
+
+enum ask_result ask_result_of(int error)
+{
+    if (error >= 0)
+        return ASK_OK;
+    if (error == -EACCES)
+        return ASK_REFUSED;
+    return error == -EPROTO || error == -ESTALE ? ASK_GARBAGE : ASK_UNREACHABLE;
+}
+
+/* --- the circle ------------------------------------------------------------------- */
+
+void ask_wheel_init(struct ask_wheel *w, uint64_t interval_ns, uint64_t now_ns)
+{
+    *w = (struct ask_wheel){.interval_ns = interval_ns, .hand_ns = now_ns};
+}
+
+void ask_wheel_release(struct ask_wheel *w)
+{
+    mem_free(w->v);
+    *w = (struct ask_wheel){0};
+}
+
+/* The index of the first job at place_ns or behind it. */
+static size_t wheel_from(const struct ask_wheel *w, uint64_t place_ns)
+{
+    size_t low = 0, high = w->n;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (w->v[middle]->place_ns < place_ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static uint64_t wheel_hash(const char *uid)
+{
+    uint64_t h = 14695981039346656037u; /* FNV-1a */
+
+    for (; *uid; uid++)
+        h = (h ^ (unsigned char)*uid) * 1099511628211u;
+    return h ^ h >> 32;
+}
+
+int ask_wheel_add(struct ask_wheel *w, struct ask_turn *t, const char *uid)
+{
+    uint64_t place_ns = wheel_hash(uid) % w->interval_ns;
+    size_t i = wheel_from(w, place_ns);
+    void *v = w->v;
+    int rc = mem_grow(&v, w->n, &w->cap, sizeof(struct ask_turn *), MAX_JOBS);
+
+    if (rc < 0)
+        return rc;
+    w->v = v;
+    for (; i < w->n && w->v[i]->place_ns == place_ns; i++)
+        place_ns++; /* beyond the interval is as good as its begin */
+    *t = (struct ask_turn){.place_ns = place_ns};
+    memmove(w->v + i + 1, w->v + i, (w->n - i) * sizeof(struct ask_turn *));
+    w->v[i] = t;
+    w->n++;
+    return 0;
+}
+
+void ask_wheel_remove(struct ask_wheel *w, const struct ask_turn *t)
+{
+    size_t i = wheel_from(w, t->place_ns);
+
+    w->n--;
+    memmove(w->v + i, w->v + i + 1, (w->n - i) * sizeof(struct ask_turn *));
+}
+
+/* The next job behind the hand, and when the hand is there. */
+static struct ask_turn *wheel_next(const struct ask_wheel *w, uint64_t *ret_ns)
+{
+    uint64_t begin_ns = w->hand_ns - w->hand_ns % w->interval_ns;
+    size_t i = wheel_from(w, w->hand_ns % w->interval_ns + 1);
+
+    if (w->n == 0)
+        return NULL;
+    if (i == w->n) {
+        i = 0;
+        begin_ns += w->interval_ns;
+    }
+    *ret_ns = begin_ns + w->v[i]->place_ns;
+    return w->v[i];
+}
+
+struct ask_turn *ask_wheel_take(struct ask_wheel *w, uint64_t now_ns)
+{
+    struct ask_turn *t;
+    uint64_t at_ns;
+
+    if (now_ns - w->hand_ns > w->interval_ns)
+        w->hand_ns = now_ns - w->interval_ns;
+    while ((t = wheel_next(w, &at_ns)) && at_ns <= now_ns) {
+        w->hand_ns = at_ns;
+        if (t->after_ns <= now_ns)
+            return t;
+    }
+    w->hand_ns = now_ns;
+    return NULL;
+}
+
+uint64_t ask_wheel_next_ns(const struct ask_wheel *w)
+{
+    uint64_t at_ns;
+
+    return wheel_next(w, &at_ns) ? at_ns : UINT64_MAX;
+}
+
+void ask_turn_end(struct ask_turn *t,
+                  enum ask_result r,
+                  uint64_t interval_ns,
+                  uint64_t now_ns)
+{
+    uint64_t wait_ns = interval_ns;
+
+    t->n_failures = r == ASK_OK ? 0 : t->n_failures + 1;
+    for (uint32_t i = 1; i < t->n_failures && wait_ns < ASK_MAX_WAIT_NS; i++)
+        wait_ns *= 2;
+    if (wait_ns > ASK_MAX_WAIT_NS)
+        wait_ns = interval_ns > ASK_MAX_WAIT_NS ? interval_ns : ASK_MAX_WAIT_NS;
+    t->after_ns = now_ns + wait_ns - interval_ns / 2; /* until its place comes again */
+}
+
+bool ask_is_stale(uint64_t received_ns, uint64_t interval_ns, uint64_t now_ns)
+{
+    return now_ns - received_ns > ASK_STALE * interval_ns;
+}
+
+/* --- news ------------------------------------------------------------------------- */
+
+uint32_t ask_write_turns(uint64_t interval_ns, size_t n_jobs, uint32_t qps)
+{
+    uint64_t all_ns = n_jobs * (1000000000ull * ASK_WRITE_SHARE / (qps ? qps : 1));
+    uint64_t turns = (all_ns + interval_ns - 1) / interval_ns;
+
+    return turns < 1 ? 1 : turns > UINT32_MAX ? UINT32_MAX : (uint32_t)turns;
+}
+
+enum ask_news ask_news_of(const struct ask_wheel *w,
+                          const struct ask_turn *t,
+                          const struct live_digest *shown,
+                          const struct live_digest *digest,
+                          uint32_t write_turns)
+{
+    uint64_t turn = w->hand_ns / w->interval_ns + t->place_ns;
+
+    if (shown->verdicts != digest->verdicts)
+        return NEWS_VERDICT;
+    return shown->progress != digest->progress && turn % write_turns == 0
+               ? NEWS_PROGRESS
+               : NEWS_NONE;
+}
