@@ -45,6 +45,15 @@ struct event_note {
 };
 #define DECISION_MAX_NOTES 8
 
+/* Where the operator asks what a running job does (operator/ask.h). */
+struct ask_target {
+    const char *address; /* numeric; NULL: the job cannot be asked now */
+    uint16_t port;
+    const char *run;    /* a report belongs to it: uid of the pod that is asked */
+    const char *secret; /* name of the Secret with the job's token */
+    const char *job_id; /* as the job's agents present it */
+};
+
 struct decision {
     struct job_plan plan;
     uint64_t requeue_ms; /* the latest time of the next sync; 0: it needs an event */
@@ -56,6 +65,7 @@ struct decision {
     const char *reason, *message;
     const char *cause; /* reason of the restart that starts now; NULL: no restart */
     bool was_finished; /* the job is finished in the stored status */
+    struct ask_target ask;
 };
 
 /* Secrets, which only the shell can generate. */

@@ -10,6 +10,7 @@
 #include "operator/core/pod.h"
 #include "operator/kube/path.h"
 #include "runtime/base/sha256.h"
+#include "runtime/live/live_report.h"
 
 #define UID_SIZE 64
 
@@ -58,6 +59,8 @@ struct observed {
     const struct batch_job *batch; /* SEEN: the Job; GONE: as last seen; else NULL */
     const struct pod *const *batch_pods; /* pods of the batch Job, by name */
     uint32_t n_batch_pods;
+    const struct live_report *live; /* NULL: unknown */
+    uint64_t live_wall_s;           /* when that was received */
 };
 
 /* How many pods of each role a job requires. */

@@ -60,6 +60,7 @@ struct node *status_timeless(struct build *b, const struct node *status)
 
     node_drop(copy, "startTime");
     node_drop(copy, "completionTime");
+    node_drop(copy, "progress");
     for (struct node *c = list ? list->first : NULL; c; c = c->next) {
         node_drop(c, "lastTransitionTime");
         node_drop(c, "lastUpdateTime");
@@ -87,6 +88,14 @@ bool status_is_progress(struct build *b, const struct node *old, const struct no
 {
     const struct node *was = old ? without_progress(b, old) : NULL;
     const struct node *is = without_progress(b, now);
+
+    return was && is && node_equal(was, is);
+}
+
+bool status_is_report(struct build *b, const struct node *old, const struct node *now)
+{
+    const struct node *was = old ? status_timeless(b, old) : NULL;
+    const struct node *is = status_timeless(b, now);
 
     return was && is && node_equal(was, is);
 }

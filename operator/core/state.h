@@ -29,15 +29,17 @@ const struct node *condition_find(const struct node *status, const char *type);
 /* True if `status` contains the condition with status "True". */
 bool condition_is_true(const struct node *status, const char *type);
 
-/* A copy of the status without the times that are copied from the stored status. If the
- * API server did not keep the last status, the status is sent again only if this copy
- * differs. NULL when memory is out. */
+/* A copy of the status without the times that are copied from the stored status, and
+ * without progress, which changes by itself. If the API server did not keep the last
+ * status, the status is sent again only if this copy differs. NULL when memory is out. */
 struct node *status_timeless(struct build *b, const struct node *status);
 /* True if only counts, messages and completed indexes differ: such a status
  * may be delayed. */
 bool status_is_progress(struct build *b,
                         const struct node *old,
                         const struct node *now);
+/* True if only .progress and times differ. Its writes have a pace of their own. */
+bool status_is_report(struct build *b, const struct node *old, const struct node *now);
 /* True if a job must be synced again once its status has been written: all but counts
  * and messages decide what follows. Completed indexes release pods. */
 bool status_needs_sync(struct build *b, const struct node *old, const struct node *now);

@@ -49,14 +49,14 @@ same() {
 }
 reasons=operator/reference/horovodjob.md monitoring=operator/reference/monitoring.md
 mapfile -t tell < <(files operator/apply.c operator/sync.c operator/core/hvd/hvd_status.c operator/core/hvd/hvd_stored.h \
-    operator/core/hvd/hvd_verdict.c operator/core/hvd/hvd_cause.c)
+    operator/core/hvd/hvd_verdict.c operator/core/hvd/hvd_cause.c operator/core/hvd/hvd_live.c operator/core/progress.c)
 if [ -f $reasons ] && [ ${#tell[@]} -gt 0 ]; then
     # each word there in CamelCase is a reason, but for types, states and kinds
     same $reasons reasons < <(grep -hoE '"[A-Z][A-Za-z0-9]*[a-z]"' "${tell[@]}" | tr -d '"' \
-        | grep -vxE 'Created|Running|Suspended|Restarting|Succeeded|Failed|Finished|Pending|True|False|Worker|Background' || true)
+        | grep -vxE 'Created|Running|Suspended|Restarting|Stalled|Straggling|Succeeded|Failed|Finished|Pending|True|False|Worker|Background' || true)
 fi
 if [ -f $monitoring ] && [ -f operator/core/metrics.c ]; then
-    same $monitoring metrics < <(grep -oE '"(hvd_operator|mpi_operator|process)_[a-z_]+"' operator/core/metrics.c | tr -d '"')
+    same $monitoring metrics < <(grep -oE '"(hvd_operator|hvd_job|mpi_operator|process)_[a-z_]+"' operator/core/metrics.c | tr -d '"')
 fi
 mapfile -t logs < <(files 'operator/*.c' 'operator/kube/*.c')
 if [ -f $monitoring ] && [ ${#logs[@]} -gt 0 ] && grep -q '^<!-- log:' $monitoring; then

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "operator/core/front.h"
+#include "operator/core/hvd/hvd_live.h"
 #include "operator/core/hvd/hvd_objects.h"
 #include "operator/core/hvd/hvd_plan.h"
 #include "operator/core/hvd/hvd_status.h"
@@ -68,6 +69,9 @@ static int hvd_decide(const struct question *q, struct decision *ret)
     if (v->cue == CUE_BROKEN)
         d.cause = v->cause.reason;
     d.was_finished = v->was_finished;
+    rc = hvd_live_target(&vq, v, q->arena, &d.ask);
+    if (rc < 0)
+        return rc;
     *ret = d;
     return 0;
 }

@@ -39,3 +39,9 @@ void object_host(const struct hvd_job *job,
                    job->meta.ns, has_domain ? "." : "",
                    has_domain ? cfg->cluster_domain : "");
 }
+
+void object_job_id(const struct hvd_job *job, char ret[JOB_ID_MAX])
+{
+    (void)snprintf(ret, JOB_ID_MAX, "%s/%s/%s", job->meta.ns, job->meta.name,
+                   job->meta.uid);
+}

@@ -5,6 +5,7 @@
 #define OPERATOR_CORE_HVD_HVD_NAMES_H
 
 #include "operator/core/hvd/hvd_job.h"
+#include "runtime/contract/contract.h"
 
 #define OBJECT_NAME_SIZE 96  /* any name below, with its NUL */
 #define HOST_SIZE        256 /* any host name; DNS has 253 */
@@ -25,5 +26,7 @@ void object_host(const struct hvd_job *job,
                  enum role role,
                  uint32_t index,
                  char ret[HOST_SIZE]);
+/* The id that the job's agents present to each other: "<namespace>/<name>/<uid>". */
+void object_job_id(const struct hvd_job *job, char ret[JOB_ID_MAX]);
 
 #endif

@@ -247,8 +247,7 @@ static void fill_agent_env(struct agent_env *a, const struct pod_build *m)
                                    : AGENT_DEFAULT_START_TIMEOUT_S,
     };
     object_host(job, m->cfg, ROLE_WORKER, 0, host);
-    (void)snprintf(a->job_id, sizeof(a->job_id), "%s/%s/%s", job->meta.ns,
-                   job->meta.name, job->meta.uid);
+    object_job_id(job, a->job_id);
     (void)snprintf(a->checkin_addr, sizeof(a->checkin_addr), "%s", host);
     (void)snprintf(a->token_file, sizeof(a->token_file), "%s", AGENT_TOKEN_PATH);
     (void)snprintf(a->dir, sizeof(a->dir), "%s", MOUNT_RUNTIME);

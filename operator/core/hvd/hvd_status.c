@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The status that users, kubectl and other controllers read.
  *
- * Conditions appear in the order Created, Running, Suspended, Restarting (the latter
- * two if they ever held), then Succeeded or Failed, and Finished, and are never removed.
+ * Conditions appear in the order Created, Running, Suspended, Restarting, Stalled,
+ * Straggling (the latter four if they ever held), then Succeeded or Failed, and Finished,
+ * and are never removed.
  * lastTransitionTime changes only with the condition's status; that of Restarting=False
  * is also the time of the last restart. state and workers exist for the printer
  * columns, the other fields for programs. Pure; called by hvd_front.c. */
@@ -13,16 +14,18 @@
 #include <string.h>
 
 #include "operator/core/explain.h"
+#include "operator/core/hvd/hvd_condition.h"
 #include "operator/core/hvd/hvd_crew.h"
+#include "operator/core/hvd/hvd_live.h"
 #include "operator/core/hvd/hvd_plan.h"
 #include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
 
-#define CONDITION_TEXT_MAX 1024
-#define OUTPUT_MAX         2048
+#define OUTPUT_MAX 2048
 
 struct hvd_status_writer {
     struct build *b;
+    const struct verdict_query *q;
     const struct hvd_job *job;
     const struct hvd_verdict *v;
     const struct sync_outcome *outcome;
@@ -31,30 +34,6 @@ struct hvd_status_writer {
     char now[TIMESTAMP_SIZE];
 };
 
-/* At most max bytes of s, cut at a character's start. */
-static void status_set_text(
-    struct build *b, struct node *o, const char *key, const char *s, size_t max)
-{
-    size_t n = strlen(s);
-    AUTOFREE char *copy = NULL;
-
-    if (n <= max) {
-        node_set_str(b, o, key, s);
-        return;
-    }
-    n = max - 3;
-    while (n > 0 && ((unsigned char)s[n] & 0xc0) == 0x80)
-        n--;
-    copy = mem_alloc(n + 4);
-    if (!copy) {
-        b->status = -ENOMEM;
-        return;
-    }
-    memcpy(copy, s, n);
-    memcpy(copy + n, "...", 4);
-    node_set_str(b, o, key, copy);
-}
-
 static void put_condition(struct hvd_status_writer *w,
                           struct node *list,
                           const char *type,
@@ -62,20 +41,9 @@ static void put_condition(struct hvd_status_writer *w,
                           const char *reason,
                           const char *message)
 {
-    const struct node *old = condition_find(w->job->meta.status, type);
-    const char *status = is_true ? "True" : "False";
-    const char *old_status = node_str(old, "status");
-    const char *since = node_str(old, "lastTransitionTime");
-    struct node *c = node_object(w->b);
-
-    if (!old_status || !since || strcmp(old_status, status) != 0)
-        since = w->now;
-    node_set_str(w->b, c, "type", type);
-    node_set_str(w->b, c, "status", status);
-    node_set_str(w->b, c, "reason", reason);
-    status_set_text(w->b, c, "message", message, CONDITION_TEXT_MAX);
-    node_set_str(w->b, c, "lastTransitionTime", since);
-    node_add(w->b, list, c);
+    node_add(w->b, list,
+             status_condition(w->b, w->job->meta.status, type, is_true, reason, message,
+                              w->now));
 }
 
 static const char *const finished_text = "the job has finished";
@@ -224,6 +192,7 @@ static struct node *status_conditions(struct hvd_status_writer *w)
     else
         put_passing(w, list, STATE_RESTARTING, "JobRestarted",
                     "all earlier pods are deleted, new ones are created");
+    hvd_live_conditions(w->b, w->q, v, w->now, list);
     if (!state_is_final(v->state))
         return list;
     put_condition(w, list, state_name(v->state), true, v->reason, v->message);
@@ -386,6 +355,7 @@ struct node *
 status_make(struct build *b, const struct verdict_query *q, const struct hvd_verdict *v)
 {
     struct hvd_status_writer w = {.b = b,
+                                  .q = q,
                                   .job = q->job,
                                   .v = v,
                                   .outcome = q->outcome,
@@ -401,6 +371,7 @@ status_make(struct build *b, const struct verdict_query *q, const struct hvd_ver
     put_world(&w, status);
     node_set(b, status, "conditions", status_conditions(&w));
     put_times(&w, status);
+    hvd_live_progress(b, q, v, status);
     if (v->has_cause)
         node_set(b, status, "failure", failure_node(&w));
     else if (old_failure)
@@ -504,6 +475,7 @@ size_t status_events(const struct verdict_query *q,
     const char *text;
 
     note_step(&s, v);
+    s.n += hvd_live_events(q, v, a, s.v + s.n);
     if (outcome->trouble == TROUBLE_REJECTED && v->cue == CUE_NONE
         && !state_is_final(v->state)
         && !status_has_message(q->job->meta.status, outcome->message))
