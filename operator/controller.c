@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "operator/ask.h"
 #include "operator/elect.h"
 #include "operator/record.h"
 #include "operator/rival.h"
@@ -94,6 +95,8 @@ static void on_lead(void *arg, bool leads)
         sinks_relist(op);
     } else {
         kube_fence(op->kube);
+        if (op->ask)
+            ask_forget_all(op->ask);
     }
 }
 
@@ -163,6 +166,8 @@ int controller_open(struct controller *op,
     if (!op->store || !op->queue || !op->record || sinks_open(op, o) < 0)
         return err_set(err, -ENOMEM, "out of memory");
     rc = make_rival(op, o, err);
+    if (rc == 0 && o->progress_ms > 0)
+        rc = ask_new(op, o, &op->ask, err);
     return rc < 0 ? rc : make_elect(op, config, o, err);
 }
 
@@ -170,6 +175,7 @@ void controller_close(struct controller *op)
 {
     kube_free(op->kube); /* first: no callback runs after it */
     sync_drop_all(op);
+    ask_free(op->ask);
     elect_free(op->elect);
     rival_free(op->rival);
     sinks_close(op);

@@ -19,6 +19,7 @@ struct event_recorder;
 struct sync;
 struct elect;
 struct rival;
+struct asker;
 
 enum watch_id {
     WATCH_HVD_JOBS,
@@ -44,6 +45,7 @@ struct controller {
     struct event_recorder *record;
     struct elect *elect; /* NULL: no leader election */
     struct rival *rival; /* NULL: not checked */
+    struct asker *ask;   /* NULL: no job is asked */
     struct operator_metrics metrics;
     struct pace pace;
     struct sync *syncs; /* syncs in progress; see sync.c */

@@ -9,6 +9,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "operator/ask.h"
 #include "operator/elect.h"
 #include "operator/rival.h"
 #include "operator/sinks.h"
@@ -35,6 +36,8 @@ static void start_due(struct controller *op, bool is_stopping)
         sinks_tick(op, now_ns);
         if (op->rival && controller_may_act(op))
             rival_tick(op->rival, now_ns);
+        if (op->ask && controller_may_act(op))
+            ask_tick(op->ask, now_ns);
         while (controller_may_act(op)
                && (key = queue_take(op->queue, now_ns, sync_room(op)))) {
             metrics_queue_wait(&op->metrics, queue_waited_ns(op->queue, key));
@@ -58,6 +61,8 @@ static uint64_t next_due_ns(const struct controller *op,
     next = min_ns(next, sinks_next_ns(op));
     if (op->rival && controller_may_act(op))
         next = min_ns(next, rival_next_ns(op->rival));
+    if (op->ask && controller_may_act(op))
+        next = min_ns(next, ask_next_ns(op->ask));
     if (controller_may_act(op))
         next = min_ns(next, queue_next_ns(op->queue, sync_room(op)));
     return next;
@@ -102,11 +107,13 @@ int loop_run(struct controller *op,
     struct signalfd_siginfo info;
 
     for (;;) {
-        struct pollfd fds[1 + SERVE_MAX_FDS] = {{.fd = signal_fd, .events = POLLIN}};
+        struct pollfd fds[2 + SERVE_MAX_FDS] = {{.fd = signal_fd, .events = POLLIN}};
         size_t n_fds = 1 + serve_fds(serve, fds + 1);
         bool is_stopping = stop.drain_ns != 0;
         int rc;
 
+        if (op->ask)
+            fds[n_fds++] = (struct pollfd){.fd = ask_fd(op->ask), .events = POLLIN};
         start_due(op, is_stopping);
         if (has_stopped(op, &stop))
             return 0;
@@ -116,6 +123,8 @@ int loop_run(struct controller *op,
         if (rc < 0)
             return rc;
         serve_run(serve);
+        if (op->ask)
+            ask_run(op->ask, clock_now_ns());
         if (fds[0].revents && read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
             log_info("stopping", "signal=%u syncs_at_work=%zu", info.ssi_signo,
                      op->n_syncs);

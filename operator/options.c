@@ -96,8 +96,9 @@ static const struct operator_option {
      "of /metrics; default: 0, none",
      TYPE_NUMBER, AT(serve.health_port), 0, 65535},
     {"job-metrics", NULL,
-     "/metrics also has mpi_operator_job_info, one line for each MPIJob", TYPE_SWITCH,
-     AT(serve.has_job_metrics), 0, 0},
+     "/metrics also has lines for single jobs: mpi_operator_job_info for each MPIJob, "
+     "and those of hvd_job_ for each HorovodJob with a report",
+     TYPE_SWITCH, AT(serve.has_job_metrics), 0, 0},
     {"kube-api-qps", "N", "requests a second to the API server; default: 50",
      TYPE_NUMBER, AT(qps), 1, 100000},
     {"kube-api-burst", "N", "requests that may be sent at once; default: 100",
@@ -106,6 +107,10 @@ static const struct operator_option {
      "a watch that is silent for this time is replaced by a list; the API server sends "
      "a bookmark every minute; default: 150s",
      TYPE_TIME, AT(watch_idle_ms), 1000, 3600000},
+    {"progress-interval", "TIME",
+     "ask the agent of each running HorovodJob for its progress once in this time; 0: "
+     "no job is asked; default: 15s",
+     TYPE_TIME, AT(progress_ms), 0, 3600000},
     {"log-level", "LEVEL", "debug, info, warning or error; default: info", TYPE_LEVEL,
      AT(log_level), 0, 0},
     {"v", "N", "the same by number: debug from 4 on", TYPE_VERBOSITY, AT(log_level), 0,
@@ -316,6 +321,7 @@ int options_parse(int argc,
                                  .lease_renew_ms = 10000,
                                  .lease_retry_ms = 2000,
                                  .watch_idle_ms = 150000,
+                                 .progress_ms = 15000,
                                  .log_level = LOG_INFO};
     int rc = 0;
 

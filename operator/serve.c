@@ -17,6 +17,7 @@
 
 #include <microhttpd.h>
 
+#include "operator/ask.h"
 #include "operator/elect.h"
 #include "operator/process.h"
 #include "operator/rival.h"
@@ -28,7 +29,7 @@
 #define CLIENTS_PER_ADDRESS 8u
 #define CLIENT_NS           (10 * NS_PER_S)
 #define MAX_METRICS_BYTES   (1u << 20)
-#define MAX_JOBS_BYTES      (16u << 20) /* --job-metrics: a hundred bytes per MPIJob */
+#define MAX_JOBS_BYTES      (16u << 20) /* --job-metrics: 100 to 300 bytes per job */
 
 struct client { /* a connection */
     int fd;
@@ -93,6 +94,8 @@ static void render_metrics(const struct operator_server *s, struct strbuf *out)
     };
 
     process_read(&g.process);
+    if (op->ask)
+        ask_count(op->ask, &g.ask);
     m.watch_events = sinks_n_events(op);
     for (int i = 0; i < STATE_COUNT; i++) {
         g.jobs[METRICS_HOROVODJOB][i] =
@@ -103,19 +106,35 @@ static void render_metrics(const struct operator_server *s, struct strbuf *out)
     metrics_render(&m, &g, out);
 }
 
+struct job_lines {
+    size_t row;
+    struct strbuf text;
+};
+
+static void render_report(void *arg, const char *key, const struct live_report *r)
+{
+    struct job_lines *l = arg;
+
+    metrics_render_job(l->row, key, r, &l->text);
+}
+
 /* Too many jobs must not cost the other metrics. */
 static void render_job_metrics(const struct controller *op, struct strbuf *out)
 {
-    struct strbuf jobs;
+    struct job_lines l = {0};
 
-    strbuf_init(&jobs, MAX_JOBS_BYTES);
-    metrics_render_infos_head(&jobs);
-    store_each_job(op->store, render_info, &jobs);
-    if (strbuf_status(&jobs) == 0)
-        strbuf_add(out, jobs.p, jobs.n);
+    strbuf_init(&l.text, MAX_JOBS_BYTES);
+    metrics_render_infos_head(&l.text);
+    store_each_job(op->store, render_info, &l.text);
+    for (; op->ask && l.row < METRICS_JOB_ROWS; l.row++) {
+        metrics_render_job_head(l.row, &l.text);
+        ask_each(op->ask, render_report, &l);
+    }
+    if (strbuf_status(&l.text) == 0)
+        strbuf_add(out, l.text.p, l.text.n);
     else
-        strbuf_puts(out, "# mpi_operator_job_info is left out: too many MPIJobs\n");
-    strbuf_release(&jobs);
+        strbuf_puts(out, "# lines of single jobs are left out: too many jobs\n");
+    strbuf_release(&l.text);
 }
 
 static unsigned render_ready(const struct controller *op, struct strbuf *out)

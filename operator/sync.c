@@ -16,7 +16,7 @@
  *     it is not sent again before it changes, so writing always stops.
  *  4. One sync per key at a time (the queue ensures it).
  *  5. Changes of counts and messages alone are written at most once in 3 to 30 s
- *     (core/pace.c); all others at once. */
+ *     (core/pace.c), those of progress as ask.c allows; all others at once. */
 #include "operator/sync.h"
 
 #include <errno.h>
@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "operator/apply.h"
+#include "operator/ask.h"
 #include "operator/core/release.h"
 #include "operator/doc/json.h"
 #include "operator/doc/object.h"
@@ -52,6 +53,9 @@ struct sync {
     uint8_t status_hash[SHA256_BYTES];
     unsigned n_events_sent;
     bool is_refused;   /* the spec has problems */
+    bool has_written;  /* the status was sent */
+    bool is_report;    /* the status only brings progress */
+    bool is_releasing; /* it ends without a decision */
     const char *again; /* why the sync must be retried; NULL: it need not */
     bool has_failed;
     uint64_t started_ns;
@@ -99,6 +103,10 @@ static void sync_finish(struct sync *s, const char *why)
     uint64_t now_ns = clock_now_ns(), delay_ns;
 
     metrics_sync(&op->metrics, !why, now_ns - s->started_ns);
+    if (op->ask && !why && (s->has_written || ask_may_write(op->ask, s->key)))
+        ask_show(op->ask, s->key);
+    if (op->ask && !why && !s->is_releasing)
+        ask_set(op->ask, s->key, &s->meta, &s->decision.ask);
     delay_ns = queue_done(op->queue, s->key, why != NULL, now_ns);
     op->metrics.queue_retries += why != NULL;
     if (why)
@@ -229,7 +237,9 @@ static void sync_write_status(struct sync *s)
         sync_finish(s, err.text);
         return;
     }
-    pace_note(&s->op->pace, s->key, clock_now_ns());
+    s->has_written = true;
+    if (!s->is_report)
+        pace_note(&s->op->pace, s->key, clock_now_ns());
     sync_log_change(s);
 }
 
@@ -264,6 +274,8 @@ static int sync_observe_and_decide(struct sync *s)
     s->front->shape(s->job, &shape);
     rc = store_observe(s->op->store, s->key, s->job, &shape, clock_now_ns(), &s->arena,
                        &seen);
+    if (rc == 0 && s->op->ask)
+        seen.live = ask_report(s->op->ask, s->key, &s->arena, &seen.live_wall_s);
     q.seen = &seen;
     return rc < 0 ? rc : s->front->decide(&q, &s->decision);
 }
@@ -296,7 +308,8 @@ static int sync_choose_status(struct sync *s)
 }
 
 /* Delays the status of an unfinished job if only counts and messages changed; the job
- * is queued for that time. */
+ * is queued for that time. A status that only brings progress waits for its turn
+ * (ask.c), whatever has started this sync. */
 static void sync_delay_progress(struct sync *s)
 {
     struct build b = {.arena = &s->arena};
@@ -304,6 +317,12 @@ static void sync_delay_progress(struct sync *s)
 
     if (!s->status || s->decision.was_finished)
         return;
+    s->is_report = status_is_report(&b, s->meta.status, s->status);
+    if (s->is_report) {
+        if (!s->op->ask || !ask_may_write(s->op->ask, s->key))
+            s->status = NULL;
+        return;
+    }
     wait_ns = pace_wait_ns(&s->op->pace, s->key, clock_now_ns());
     if (wait_ns == 0 || !status_is_progress(&b, s->meta.status, s->status))
         return;
@@ -446,8 +465,10 @@ static bool sync_releases(struct sync *s)
         return false;
     if (rc < 0)
         sync_finish(s, "out of memory");
-    else
+    else {
+        s->is_releasing = true;
         apply_start(s->op, s->key, &s->meta, &s->plan, &s->arena, on_released, s);
+    }
     return true; /* s may have been freed */
 }
 

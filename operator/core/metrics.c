@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The text of /metrics. The number of jobs has no bound, so no label holds the name of
- * a job. The exception is mpi_operator_job_info, which mpi-operator defines. */
+ * a job. The exceptions need --job-metrics: mpi_operator_job_info, which mpi-operator
+ * defines, and the rows of live reports. */
 #include "operator/core/metrics.h"
 
 #include <inttypes.h>
@@ -75,6 +76,12 @@ void metrics_request(struct operator_metrics *m,
         if (strcmp(verb_names[i], method) == 0)
             m->requests[i][result_of(http)]++;
     }
+}
+
+void metrics_ask(struct operator_metrics *m, enum ask_result r, uint64_t took_ns)
+{
+    m->asks[r]++;
+    histogram_add(&m->ask, sync_ms, took_ns / 1000u);
 }
 
 static uint64_t
@@ -295,6 +302,29 @@ static void render_watches(const struct operator_metrics *m,
                        g->oldest_watch_ns / 1000000000u);
 }
 
+static void render_asks(const struct operator_metrics *m,
+                        const struct gauges *g,
+                        struct strbuf *out)
+{
+    metric_print_head(out, "hvd_operator_asks_total", "counter",
+                      "questions to agents for the report of their job, by result");
+    for (size_t i = 0; i < ASK_RESULTS; i++)
+        strbuf_printf(out, "hvd_operator_asks_total{result=\"%s\"} %" PRIu64 "\n",
+                      ask_result_name((enum ask_result)i), m->asks[i]);
+    render_histogram(&m->ask, sync_ms, "hvd_operator_ask_duration_seconds",
+                     "from a question to its answer or failure", out);
+    metric_print_gauge(out, "hvd_operator_jobs_reporting",
+                       "jobs whose report is known and not older than three intervals",
+                       g->ask.reports);
+    metric_print_gauge(out, "hvd_operator_report_bytes", "memory of these reports",
+                       g->ask.report_bytes);
+    metric_print_gauge(out, "hvd_operator_jobs_stalled",
+                       "of these, jobs in which a collective waits too long",
+                       g->ask.stalled);
+    metric_print_gauge(out, "hvd_operator_jobs_straggling",
+                       "of these, jobs that a slow rank delays", g->ask.straggling);
+}
+
 /* With the standard names of Prometheus exporters where there is one. */
 static void render_process(const struct gauges *g, struct strbuf *out)
 {
@@ -346,6 +376,7 @@ void metrics_render(const struct operator_metrics *m,
     render_histogram(&m->request, sync_ms, "hvd_operator_api_request_duration_seconds",
                      "from sending a request to its answer, without watches", out);
     render_watches(m, g, out);
+    render_asks(m, g, out);
     metric_print_gauge(out, "hvd_operator_synced", "1 when all caches are filled",
                        (uint64_t)(g->is_synced != 0));
     metric_print_gauge(out, "hvd_operator_leader", "1 while this process may act",
@@ -368,4 +399,54 @@ void metrics_render_info(const char *ns, const char *job, struct strbuf *out)
     strbuf_printf(
         out, "mpi_operator_job_info{launcher=\"%s-launcher\",namespace=\"%s\"} 1\n",
         job, ns);
+}
+
+/* --- live reports ----------------------------------------------------------------- */
+
+static double job_stalled(const struct live_report *r)
+{
+    return r->stall.since_wall_us > 0;
+}
+
+static double job_steps_per_s(const struct live_report *r)
+{
+    return r->rates.steps_per_s;
+}
+
+static double job_progress(const struct live_report *r)
+{
+    const struct live_progress *p = &r->progress;
+
+    if (p->step < 0 || p->total_steps <= 0)
+        return -1;
+    return p->step >= p->total_steps ? 1 : (double)p->step / (double)p->total_steps;
+}
+
+static const struct job_row {
+    const char *name, *help;
+    double (*value)(const struct live_report *r); /* negative: unknown */
+} job_rows[] = {
+    {"hvd_job_progress_ratio", "steps done, of all, 0 to 1", job_progress},
+    {"hvd_job_steps_per_second", "steps per second in the last minute",
+     job_steps_per_s},
+    {"hvd_job_stalled", "1 while a collective waits too long", job_stalled},
+};
+_Static_assert(ARRAY_LEN(job_rows) == METRICS_JOB_ROWS, "as the header says");
+
+void metrics_render_job_head(size_t row, struct strbuf *out)
+{
+    metric_print_head(out, job_rows[row].name, "gauge", job_rows[row].help);
+}
+
+void metrics_render_job(size_t row,
+                        const char *key,
+                        const struct live_report *r,
+                        struct strbuf *out)
+{
+    double v = job_rows[row].value(r);
+    size_t n = strcspn(key, "/");
+
+    if (v >= 0)
+        strbuf_printf(out, "%s{namespace=\"%.*s\",job=\"%s\"} %.6g\n",
+                      job_rows[row].name, (int)n, key, key + n + (key[n] == '/'), v);
 }

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "operator/core/ask_plan.h"
 #include "operator/core/state.h"
 #include "runtime/base/strbuf.h"
 
@@ -32,6 +33,8 @@ struct operator_metrics { /* zeroed at the start */
     struct histogram sync, request, to_running, queue_wait;
     uint64_t requests[API_VERB_COUNT][API_RESULT_COUNT];
     uint64_t watch_events;
+    uint64_t asks[ASK_RESULTS]; /* ask.h */
+    struct histogram ask;
     uint64_t queue_adds, queue_retries;
     uint64_t jobs_created[METRICS_KIND_COUNT];
     uint64_t jobs_finished[METRICS_KIND_COUNT][STATE_COUNT]; /* SUCCEEDED, FAILED */
@@ -40,6 +43,9 @@ struct operator_metrics { /* zeroed at the start */
         uint64_t counted, replacements; /* counts towards backoffLimit; does not */
     } restarts[METRICS_MAX_REASONS];    /* the last one counts all further reasons */
     size_t n_restarts;
+};
+struct ask_gauges { /* of jobs whose report is known */
+    uint64_t reports, report_bytes, stalled, straggling;
 };
 struct process_facts {
     uint64_t rss_bytes, cpu_us, open_fds, max_fds;
@@ -51,6 +57,7 @@ struct gauges { /* values at the time of the scrape */
         oldest_watch_ns; /* time without events on the watch that is silent longest */
     uint64_t started_wall_us;
     struct process_facts process;
+    struct ask_gauges ask;
     const char *version;
     int is_synced, is_leader, is_rival_alive;
 };
@@ -61,6 +68,8 @@ void metrics_request(struct operator_metrics *m,
                      const char *method,
                      int http,
                      uint64_t took_ns);
+/* A job was asked for its report. */
+void metrics_ask(struct operator_metrics *m, enum ask_result r, uint64_t took_ns);
 /* A status was written. old: the stored one or NULL. cause: the reason of a restart
  * that starts now; may be NULL. */
 void metrics_status(struct operator_metrics *m,
@@ -69,12 +78,20 @@ void metrics_status(struct operator_metrics *m,
                     const struct node *old,
                     const struct node *now,
                     uint64_t now_wall_s);
-/* All metrics but mpi_operator_job_info, whose rows the caller adds with
- * metrics_render_info after metrics_render_infos_head. */
+/* All metrics but those of single jobs, which the caller adds: mpi_operator_job_info with
+ * metrics_render_info after metrics_render_infos_head, and for each of METRICS_JOB_ROWS
+ * metrics_render_job for all jobs after metrics_render_job_head. */
 void metrics_render(const struct operator_metrics *m,
                     const struct gauges *g,
                     struct strbuf *out);
 void metrics_render_infos_head(struct strbuf *out);
 void metrics_render_info(const char *ns, const char *job, struct strbuf *out);
+#define METRICS_JOB_ROWS 3
+void metrics_render_job_head(size_t row, struct strbuf *out);
+/* key: "namespace/name". Nothing, if the report does not contain the value. */
+void metrics_render_job(size_t row,
+                        const char *key,
+                        const struct live_report *r,
+                        struct strbuf *out);
 
 #endif

@@ -29,6 +29,14 @@ UNIT_TEST(measurements_are_printed)
         "process_resident_memory_bytes 4096\n",
         "process_open_fds 17\n",
         "process_max_fds 1024\n",
+        "hvd_operator_asks_total{result=\"ok\"} 1\n",
+        "hvd_operator_asks_total{result=\"refused\"} 1\n",
+        "hvd_operator_ask_duration_seconds_bucket{le=\"0.005\"} 1\n",
+        "hvd_operator_ask_duration_seconds_count 2\n",
+        "hvd_operator_jobs_reporting 4\n",
+        "hvd_operator_report_bytes 900\n",
+        "hvd_operator_jobs_stalled 2\n",
+        "hvd_operator_jobs_straggling 1\n",
         "hvd_operator_leader 1\n",
         "mpi_operator_is_leader 1\n",
     };
@@ -39,10 +47,13 @@ UNIT_TEST(measurements_are_printed)
         .started_wall_us = 1767225600250000u,
         .version = "1.2.3",
         .is_leader = 1,
+        .ask = {.reports = 4, .report_bytes = 900, .stalled = 2, .straggling = 1},
         .process = {
             .rss_bytes = 4096, .cpu_us = 1500000, .open_fds = 17, .max_fds = 1024}};
     CLEANUP(strbuf_release) struct strbuf text;
 
+    metrics_ask(&m, ASK_OK, 2000000);
+    metrics_ask(&m, ASK_REFUSED, 30000000);
     metrics_queue_wait(&m, 2000000);    /* 2 ms */
     metrics_queue_wait(&m, 7000000);    /* 7 ms */
     metrics_queue_wait(&m, 4000000000); /* 4 s: beyond the last bound */
@@ -130,6 +141,33 @@ UNIT_TEST(every_sample_belongs_to_the_family_above_it)
                 fail_msg("after the head of %s: %.80s", family, s);
         }
     }
+}
+
+UNIT_TEST(rows_of_a_job_are_those_that_its_report_has)
+{
+    struct live_report r;
+    CLEANUP(strbuf_release) struct strbuf text;
+
+    live_report_init(&r);
+    strbuf_init(&text, 1u << 16);
+    for (size_t i = 0; i < METRICS_JOB_ROWS; i++)
+        metrics_render_job(i, "ns/a", &r, &text);
+    assert_string_equal(strbuf_str(&text),
+                        "hvd_job_stalled{namespace=\"ns\",job=\"a\"} 0\n");
+    r.progress.step = 30;
+    r.progress.total_steps = 40;
+    r.rates.steps_per_s = 2.5;
+    r.stall.since_wall_us = 1;
+    for (size_t i = 0; i < METRICS_JOB_ROWS; i++) {
+        metrics_render_job_head(i, &text);
+        metrics_render_job(i, "ns/b", &r, &text);
+    }
+    metrics_must_have(&text, "# TYPE hvd_job_progress_ratio gauge\n");
+    metrics_must_have(&text,
+                      "hvd_job_progress_ratio{namespace=\"ns\",job=\"b\"} 0.75\n");
+    metrics_must_have(&text,
+                      "hvd_job_steps_per_second{namespace=\"ns\",job=\"b\"} 2.5\n");
+    metrics_must_have(&text, "hvd_job_stalled{namespace=\"ns\",job=\"b\"} 1\n");
 }
 
 UNIT_MAIN(NULL, NULL)
