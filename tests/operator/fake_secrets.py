@@ -27,7 +27,7 @@ def memory(w: World) -> bytes:
     return b"\n".join(parts)
 
 
-def not_in_memory(w: World, **needles: str) -> None:
+def not_in_memory(w: World, **needles: str | bytes) -> None:
     """Sanitizers keep what is freed, and have more memory than can be read."""
     left: dict[str, int] = {}
 
@@ -35,7 +35,8 @@ def not_in_memory(w: World, **needles: str) -> None:
         text = memory(w)
         expect(b"hvd-operator" in text, "the memory can be read")
         left.clear()
-        left.update({k: n for k, v in needles.items() if (n := text.count(v.encode()))})
+        raw = {k: v if isinstance(v, bytes) else v.encode() for k, v in needles.items()}
+        left.update({k: n for k, v in raw.items() if (n := text.count(v))})
         return not left
 
     if {"asan", "tsan"} & set(BIN.parts):

@@ -16,6 +16,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 import fake_access  # noqa: F401
+import fake_ask  # noqa: F401
 import fake_causes  # noqa: F401
 import fake_check  # noqa: F401
 import fake_elect  # noqa: F401

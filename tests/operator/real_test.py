@@ -12,7 +12,17 @@ import sys
 
 from real_world import current, suite
 
-for part in ("gaps", "jobs", "life", "mpi", "objects", "fake", "elect", "gang"):  # tests run in this order
+for part in (
+    "gaps",
+    "jobs",
+    "life",
+    "mpi",
+    "objects",
+    "ask",
+    "fake",
+    "elect",
+    "gang",
+):  # tests run in this order
     importlib.import_module(f"real_{part}")
 if not sys.argv[1:]:  # it reads the audit log of all other tests
     importlib.import_module("real_rights")
