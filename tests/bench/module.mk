@@ -50,6 +50,9 @@ bench-operator: $(O)/bin/hvd-operator ## the operator against mpi-operator on 10
 .PHONY: bench-events
 bench-events: $(O)/bin/hvd-operator ## processor time per event of the largest objects that users can make (10 min)
 	@BIN=$(O)/bin tests/bench/operator_events.py --check $(EVENTS)
+.PHONY: bench-ask
+bench-ask: $(O)/bin/hvd-operator ## what asking 1,000 running jobs for their progress costs the operator (5 min)
+	@BIN=$(O)/bin tests/bench/operator_ask.py --check $(ASK)
 .PHONY: bench-codec
 bench-codec: $(O)/bin/bench_codec ## speed of compression, one thread
 	@$(O)/bin/bench_codec
