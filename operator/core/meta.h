@@ -14,6 +14,7 @@
 struct job_meta { /* strings and trees belong to the document it was decoded from */
     enum kube_kind kind; /* KUBE_JOB or KUBE_MPIJOB */
     const char *ns, *name, *uid, *resource_version;
+    const char *made; /* creationTimestamp; NULL if absent */
     int64_t generation;
     bool is_deleting;
     /* From the store: the spec had no problems when the job came to rest, and is without

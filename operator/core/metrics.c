@@ -118,6 +118,34 @@ static struct restarts *restarts_of(struct operator_metrics *m, const char *caus
     return &m->restarts[i];
 }
 
+static void part_count(struct part_counter *c, int64_t was, int64_t is)
+{
+    uint64_t more = is > was ? (uint64_t)(is - was) : 0;
+    uint64_t paid = more < c->too_much ? more : c->too_much;
+
+    c->total += more - paid;
+    c->too_much -= paid;
+    if (was > is)
+        c->too_much += (uint64_t)(was - is);
+}
+
+/* Pods that were seen late move seconds from one part to another. */
+static void metrics_count_parts(struct operator_metrics *m,
+                                const struct node *old,
+                                const struct node *now)
+{
+    const struct node *was = node_get(old, "goodput"), *is = node_get(now, "goodput");
+
+    for (int i = 0; is && i < LEDGER_PARTS; i++) {
+        const char *name = ledger_part_name((enum ledger_part)i);
+
+        part_count(&m->seconds[i], node_int(node_get(was, "seconds"), name, 0),
+                   node_int(node_get(is, "seconds"), name, 0));
+        part_count(&m->gpu_seconds[i], node_int(node_get(was, "gpuSeconds"), name, 0),
+                   node_int(node_get(is, "gpuSeconds"), name, 0));
+    }
+}
+
 void metrics_status(struct operator_metrics *m,
                     enum metrics_kind kind,
                     const char *cause,
@@ -131,6 +159,7 @@ void metrics_status(struct operator_metrics *m,
     uint64_t replacements = status_growth(old, now, "replacements");
     uint64_t start_us = 0;
 
+    metrics_count_parts(m, old, now);
     m->jobs_created[kind] += !old || !node_get(old, "conditions");
     if (state_is_final(is) && !state_is_final(was))
         m->jobs_finished[kind][is]++;
@@ -273,6 +302,26 @@ static void render_jobs(const struct operator_metrics *m,
                      "from a job's startTime until it ran", out);
 }
 
+static void render_parts(const struct part_counter v[LEDGER_PARTS],
+                         const char *name,
+                         const char *help,
+                         struct strbuf *out)
+{
+    metric_print_head(out, name, "counter", help);
+    for (int i = 0; i < LEDGER_PARTS; i++)
+        strbuf_printf(out, "%s{kind=\"%s\",part=\"%s\"} %" PRIu64 "\n", name,
+                      kinds[METRICS_HOROVODJOB], ledger_part_name((enum ledger_part)i),
+                      v[i].total);
+}
+
+static void render_goodput(const struct operator_metrics *m, struct strbuf *out)
+{
+    render_parts(m->seconds, "hvd_operator_job_seconds_total",
+                 "time of jobs by part of .status.goodput", out);
+    render_parts(m->gpu_seconds, "hvd_operator_job_gpu_seconds_total",
+                 "the same times the GPUs of bound pods", out);
+}
+
 static void render_queue(const struct operator_metrics *m,
                          const struct gauges *g,
                          struct strbuf *out)
@@ -367,6 +416,7 @@ void metrics_render(const struct operator_metrics *m,
                     struct strbuf *out)
 {
     render_jobs(m, g, out);
+    render_goodput(m, out);
     metric_print_gauge(out, "hvd_operator_pods", "pods of jobs in the cache", g->pods);
     metric_print_gauge(out, "hvd_operator_pod_cache_bytes", "memory that those take",
                        g->pod_bytes);

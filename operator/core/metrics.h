@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "operator/core/ask_plan.h"
+#include "operator/core/ledger.h"
 #include "operator/core/state.h"
 #include "runtime/base/strbuf.h"
 
@@ -28,6 +29,10 @@ struct histogram {
 #define METRICS_MAX_REASONS 32
 #define METRICS_REASON_SIZE 64
 
+struct part_counter { /* a correction of parts takes from what is counted next */
+    uint64_t total, too_much;
+};
+
 struct operator_metrics { /* zeroed at the start */
     uint64_t syncs_ok, syncs_retry;
     struct histogram sync, request, to_running, queue_wait;
@@ -43,6 +48,8 @@ struct operator_metrics { /* zeroed at the start */
         uint64_t counted, replacements; /* counts towards backoffLimit; does not */
     } restarts[METRICS_MAX_REASONS];    /* the last one counts all further reasons */
     size_t n_restarts;
+    /* Of HorovodJobs, by enum ledger_part. */
+    struct part_counter seconds[LEDGER_PARTS], gpu_seconds[LEDGER_PARTS];
 };
 struct ask_gauges { /* of jobs whose report is known */
     uint64_t reports, report_bytes, stalled, straggling;

@@ -369,6 +369,21 @@ static void read_start(const struct node *object, struct pod *p)
     }
 }
 
+/* As far as the status shows: it has the last two starts of a container. */
+static void read_begin(const struct node *object, struct pod *p)
+{
+    static const char *const paths[] = {"lastState.terminated.startedAt",
+                                        "state.terminated.startedAt",
+                                        "state.running.startedAt"};
+    const struct node *main_spec = node_item(node_at(object, "spec.containers"), 0);
+    const struct node *main_status = container_find(
+        node_at(object, "status.containerStatuses"), pod_get_text(main_spec, "name"));
+
+    for (size_t i = 0; i < ARRAY_LEN(paths) && !p->begin_wall_us; i++)
+        (void)timestamp_parse_us(pod_get_text(main_status, paths[i]),
+                                 &p->begin_wall_us); /* stays 0 */
+}
+
 static void read_finalizers(const struct node *list, struct pod *p)
 {
     for (const struct node *f = list ? list->first : NULL; f; f = f->next) {
@@ -433,6 +448,7 @@ int pod_decode(enum kube_kind job_kind,
     pod_read_conditions(object, conditions, &p);
     read_exits(object, &p);
     read_start(object, &p);
+    read_begin(object, &p);
     read_waiting(node_at(object, "status.initContainerStatuses"), &p);
     read_waiting(node_at(object, "status.containerStatuses"), &p);
     (void)timestamp_parse_us(pod_get_text(object, "metadata.creationTimestamp"),

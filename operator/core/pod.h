@@ -54,6 +54,7 @@ struct pod { /* no string is NULL */
     uint64_t made_wall_us;   /* creationTimestamp; 0: unknown */
     uint64_t bound_wall_us;  /* when it was bound to its node; 0: unknown */
     uint64_t exit_wall_us;   /* 0: unknown. Kubernetes reports whole seconds */
+    uint64_t begin_wall_us;  /* when container 0 first started; 0: it did not */
     uint64_t run_wall_us;    /* when the last container started; 0: none runs */
     uint64_t delete_wall_us; /* when the deletion was requested; 0: it was not */
     uint64_t explained_s;    /* wall time of the last request of its Events; 0: none */

@@ -58,6 +58,7 @@ struct node *status_timeless(struct build *b, const struct node *status)
     struct node *copy = node_copy(b, status);
     struct node *list = node_child(b, copy, "conditions", NODE_ARRAY);
 
+    node_drop(copy, "goodput");
     node_drop(copy, "startTime");
     node_drop(copy, "completionTime");
     node_drop(copy, "progress");

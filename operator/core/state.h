@@ -30,10 +30,10 @@ const struct node *condition_find(const struct node *status, const char *type);
 bool condition_is_true(const struct node *status, const char *type);
 
 /* A copy of the status without the times that are copied from the stored status, and
- * without progress, which changes by itself. If the API server did not keep the last
+ * without progress and goodput, which change by themselves. If the API server did not keep the last
  * status, the status is sent again only if this copy differs. NULL when memory is out. */
 struct node *status_timeless(struct build *b, const struct node *status);
-/* True if only counts, messages and completed indexes differ: such a status
+/* True if only counts, messages, goodput and completed indexes differ: such a status
  * may be delayed. */
 bool status_is_progress(struct build *b,
                         const struct node *old,

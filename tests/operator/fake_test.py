@@ -22,6 +22,7 @@ import fake_check  # noqa: F401
 import fake_elect  # noqa: F401
 import fake_faults  # noqa: F401
 import fake_gaps  # noqa: F401
+import fake_goodput  # noqa: F401
 import fake_owned  # noqa: F401
 import fake_process  # noqa: F401
 import fake_secrets  # noqa: F401

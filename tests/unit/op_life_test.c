@@ -13,6 +13,8 @@
  *   no task of TensorFlow runs twice in one generation after it has succeeded, and the
  *   job succeeds only if each has in its last generation
  *   no status is written that is the stored one
+ *   the parts of its goodput add up to the time since the job was made, also when the
+ *   clock jumps, and no longer change when it has finished
  * and at the end, when nothing bad happens any more: the job finishes; it succeeds if
  * nothing failed that counts, whatever was evicted, deleted, scaled, suspended and
  * badly edited; no running pod is left, and no pod that the operator keeps.
@@ -21,11 +23,13 @@
 #include "tests/unit/unit.h"
 
 #include "operator/core/front.h"
+#include "operator/core/goodput.h"
 #include "operator/core/labels.h"
 #include "operator/core/store/store.h"
 #include "operator/doc/json.h"
 #include "runtime/base/mem.h"
 #include "runtime/contract/job_world.h"
+#include "runtime/live/live_report.h"
 #include "tests/unit/op_life_world.h"
 
 /* --- the operator ---------------------------------------------------------------- */
@@ -37,6 +41,36 @@ struct turn {
     struct sync_outcome outcome;
     struct decision d;
 };
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What worker 0's agent reports, in every second life: it meets, starts, and then trains
+ * three seconds of four. */
+static const struct live_report *sim_report(const struct sim *s, struct arena *a)
+{
+    const struct sim_pod *p = &s->pod[0];
+    struct live_report *r = arena_calloc(a, 1, sizeof(*r));
+    uint64_t left_ms;
+
+    assert_non_null(r);
+    if (s->seed % 2 || !p->is_there || p->phase != POD_RUNNING)
+        return NULL;
+    r->run_wall_us = p->run_us;
+    r->at_wall_us = s->now_us;
+    left_ms = (s->now_us - p->run_us) / 1000u;
+    r->times.meeting_ms = least(left_ms, 2000);
+    left_ms -= r->times.meeting_ms;
+    r->times.starting_ms = least(left_ms, 1000);
+    left_ms -= r->times.starting_ms;
+    r->times.training_ms = left_ms / 4000u * 3000u + least(left_ms % 4000u, 3000);
+    r->times.stalled_ms = left_ms - r->times.training_ms;
+    r->state = left_ms % 4000u > 3000 ? LIVE_STALLED : LIVE_TRAINING;
+    r->progress.step = (int64_t)(r->times.training_ms / 500u) - 1;
+    return r;
+}
 
 static bool sim_decide(struct sim *s, struct turn *t)
 {
@@ -55,6 +89,7 @@ static bool sim_decide(struct sim *s, struct turn *t)
                       &seen)
         < 0)
         return false;
+    seen.live = sim_report(s, &t->arena);
     q.seen = &seen;
     assert_int_equal(front_horovodjob.decide(&q, &t->d), 0);
     return true;
@@ -99,6 +134,7 @@ static void create_pod(struct sim *s, struct turn *t, const struct action *x)
     }
     *p = (struct sim_pod){.is_there = true,
                           .serial = ++s->serial,
+                          .made_us = s->now_us,
                           .generation = generation,
                           .world_generation = w.generation,
                           .world_workers = w.workers,
@@ -197,6 +233,21 @@ static bool sim_apply_plan(struct sim *s, struct turn *t)
     return true;
 }
 
+static void
+check_goodput(struct sim *s, const struct node *old, const struct node *status)
+{
+    const struct node *goodput = node_get(status, "goodput");
+    uint64_t now_s = s->now_us / 1000000u + s->ahead_s;
+    struct ledger l;
+
+    must(s, goodput_read(goodput, &l));
+    must(s, l.start_s == START_S);
+    must(s, l.is_closed == state_is_final(state_of_status(status)));
+    must(s, l.until_s >= START_S && (l.until_s == now_s || l.until_s == l.since_s));
+    if (state_is_final(state_of_status(old)))
+        must(s, node_equal(node_get(old, "goodput"), goodput));
+}
+
 static void check_status(struct sim *s, const struct node *status)
 {
     uint32_t generation = (uint32_t)node_int(status, "generation", 0);
@@ -242,6 +293,7 @@ static bool write_status(struct sim *s, struct turn *t)
     must(s, !old || !node_equal(old, t->d.status));
     was = state_of_status(old);
     check_status(s, t->d.status);
+    check_goodput(s, old, t->d.status);
     if (s->generation > generation
         && (was == STATE_RESTARTING || was == STATE_SUSPENDED)) {
         s->last_break = s->generation;

@@ -25,7 +25,7 @@ struct sim_pod {
     uint32_t serial, generation, world_generation, world_workers;
     enum pod_phase phase;
     int exit_code;
-    uint64_t end_us, delete_us;
+    uint64_t made_us, run_us, end_us, delete_us;
     char report[300], hurt[300]; /* hurt: what the agent will report then */
 };
 
@@ -103,7 +103,8 @@ static char *job_text(const struct sim *s)
     strbuf_printf(
         &t,
         "{\"metadata\":{\"name\":\"demo\",\"namespace\":\"ns\",\"uid\":\"job-uid\","
-        "\"generation\":1,\"resourceVersion\":\"%u\"},\"spec\":{%s%s\"runPolicy\":{"
+        "\"creationTimestamp\":\"2026-01-01T00:00:00Z\",\"generation\":1,"
+        "\"resourceVersion\":\"%u\"},\"spec\":{%s%s\"runPolicy\":{"
         "\"backoffLimit\":%d,\"suspend\":%s},\"replicaSpecs\":{\"Worker\":{\"replicas\""
         ":%u,\"template\":{\"spec\":{\"containers\":[{\"name\":\"t\",\"image\":\"i\","
         "\"command\":[\"c\"]}]}}}}}%s%s}",
@@ -186,6 +187,9 @@ static void put_pod(struct store *store, uint32_t i, const struct sim_pod *p)
                       .has_exit = is_over && !p->is_evicted,
                       .is_main_exit = is_over && !p->is_evicted,
                       .exit_code = p->exit_code,
+                      .made_wall_us = p->made_us / 1000000u * 1000000u,
+                      .bound_wall_us = p->made_us / 1000000u * 1000000u,
+                      .begin_wall_us = p->run_us / 1000000u * 1000000u,
                       .exit_wall_us = p->end_us / 1000000u * 1000000u,
                       .delete_wall_us = p->delete_us / 1000000u * 1000000u};
 
@@ -415,6 +419,7 @@ static void play_pod(struct sim *s, uint32_t i)
         pod_changed(s, i);
     } else if (p->phase == POD_PENDING && sim_below(s, 2) == 0) {
         p->phase = POD_RUNNING;
+        p->run_us = s->now_us;
         sim_print(s, "worker %u runs", i);
         pod_changed(s, i);
     } else if (p->phase == POD_RUNNING) {

@@ -113,6 +113,51 @@ UNIT_TEST(restarts_are_counted_by_reason)
     assert_string_equal(m.restarts[METRICS_MAX_REASONS - 1].reason, "other");
 }
 
+static struct node *metrics_status_of(struct build *b, int queued, int training)
+{
+    struct node *now = node_object(b);
+    struct node *goodput = node_child(b, now, "goodput", NODE_OBJECT);
+    struct node *seconds = node_child(b, goodput, "seconds", NODE_OBJECT);
+    struct node *gpus = node_child(b, goodput, "gpuSeconds", NODE_OBJECT);
+
+    node_set_int(b, seconds, "queued", queued);
+    node_set_int(b, seconds, "training", training);
+    node_set_int(b, gpus, "training", 8 * (int64_t)training);
+    return now;
+}
+
+UNIT_TEST(parts_of_all_jobs_are_summed_and_never_shrink)
+{
+    static const char *const lines[] = {
+        "hvd_operator_job_seconds_total{kind=\"HorovodJob\",part=\"queued\"} 13\n",
+        "hvd_operator_job_seconds_total{kind=\"HorovodJob\",part=\"training\"} 9\n",
+        "hvd_operator_job_gpu_seconds_total{kind=\"HorovodJob\",part=\"training\"} "
+        "72\n",
+        "hvd_operator_job_seconds_total{kind=\"HorovodJob\",part=\"down\"} 0\n",
+    };
+    CLEANUP(arena_release) struct arena a;
+    CLEANUP(strbuf_release) struct strbuf text;
+    struct build b = {.arena = &a};
+    struct operator_metrics m = {0};
+    struct gauges g = {.version = "1"};
+    struct node *first, *second, *third;
+
+    arena_init(&a, 1u << 16);
+    strbuf_init(&text, 1u << 20);
+    first = metrics_status_of(&b, 10, 0);
+    second = metrics_status_of(&b, 6, 9); /* four of these were pulling or training */
+    third = metrics_status_of(&b, 7, 0);  /* another job */
+    metrics_status(&m, METRICS_HOROVODJOB, NULL, NULL, first, 0);
+    metrics_status(&m, METRICS_HOROVODJOB, NULL, first, second, 0);
+    assert_int_equal(m.seconds[LEDGER_QUEUED].total, 10);
+    metrics_status(&m, METRICS_HOROVODJOB, NULL, NULL, third, 0);
+    assert_int_equal(m.seconds[LEDGER_QUEUED].total, 13); /* 6 + 7 */
+    metrics_status(&m, METRICS_HOROVODJOB, NULL, third, third, 0);
+    metrics_render(&m, &g, &text);
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++)
+        metrics_must_have(&text, lines[i]);
+}
+
 /* Each family once, its samples right after its HELP and TYPE. */
 UNIT_TEST(every_sample_belongs_to_the_family_above_it)
 {

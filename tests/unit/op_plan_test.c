@@ -456,6 +456,9 @@ static void plan_decide(struct fixture *f,
                          .arena = &f->arena};
 
     assert_int_equal(front_horovodjob.decide(&q, ret), 0);
+    node_drop(ret->status, "goodput"); /* op_hvd_goodput_test.c has its cases */
+    if (ret->n_notes && strcmp(ret->note[ret->n_notes - 1].reason, "Goodput") == 0)
+        ret->n_notes--;
 }
 
 /* The pods of a snapshot live until the shell waits. The decision is used after that. */

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "operator/core/front.h"
+#include "operator/core/hvd/hvd_goodput.h"
 #include "operator/core/hvd/hvd_live.h"
 #include "operator/core/hvd/hvd_objects.h"
 #include "operator/core/hvd/hvd_plan.h"
@@ -59,9 +60,11 @@ static int hvd_decide(const struct question *q, struct decision *ret)
     if (rc < 0)
         return rc;
     d.status = status_make(&b, &vq, v);
-    if (!d.status)
+    hvd_goodput_add(&b, &vq, v, d.status);
+    if (!d.status || b.status)
         return -ENOMEM;
     d.n_notes = status_events(&vq, v, q->arena, d.note);
+    d.n_notes += hvd_goodput_note(&vq, v, q->arena, &d.note[d.n_notes]);
     d.requeue_ms = hvd_plan_requeue_ms(&vq, v);
     d.state = v->state;
     d.reason = v->reason;

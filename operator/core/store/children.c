@@ -98,6 +98,8 @@ int children_put_pod(struct children *c, const struct pod *pod)
     }
     if (e && e->pod->job_kind == pod->job_kind && pod_equal(e->pod, &now)) {
         e->pod->usual = pod->usual;
+        e->pod->bound_wall_us = pod->bound_wall_us;
+        e->pod->begin_wall_us = pod->begin_wall_us;
         return 0;
     }
     copy = mem_alloc(sizeof(*copy));
