@@ -15,6 +15,7 @@ import os
 import random
 import re
 import signal
+from datetime import datetime
 
 import ends
 import roles
@@ -142,8 +143,32 @@ def kubectl_get_and_events_show_the_job_s_history() -> None:
     expect(shown == [head.split()[:3], row.split()[:3]], "operator/README.md shows the same", str(shown))
     expect("demo" in kubectl("get", "hvdjob", "-n", ns), "the short name works")
     reasons = [e["reason"] for e in items("events", ns) if e["involvedObject"]["kind"] == "HorovodJob"]
-    for reason in ("JobRunning", "JobSucceeded"):
+    for reason in ("JobRunning", "JobSucceeded", "Goodput"):
         expect(reasons.count(reason) == 1, f"one event {reason}", str(reasons))
+
+
+def seconds(time: str) -> int:
+    return int(datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp())
+
+
+@suite.test
+def the_goodput_is_what_the_pods_times_say() -> None:
+    """Kubernetes has whole seconds, of the clocks of several programs."""
+    ns = "e2e-demo"
+    job = json.loads(kubectl("get", "horovodjob", "demo", "-n", ns, "-o", "json"))
+    g, start = job["status"]["goodput"], seconds(job["metadata"]["creationTimestamp"])
+    expect(g["time"] == job["status"]["completionTime"], "until the end", job["status"])
+    expect(seconds(g["startTime"]) == start, "from its creation", job)
+    expect(sum(g["seconds"].values()) == seconds(g["time"]) - start, "the parts add up", g)
+    pods = workers("demo", ns)
+    ended = [p["status"]["containerStatuses"][0]["state"]["terminated"] for p in pods]
+    run = max(seconds(e["startedAt"]) for e in ended)
+    end = max(seconds(e["finishedAt"]) for e in ended)
+    bound = max(seconds(condition(p["status"], "PodScheduled")["lastTransitionTime"]) for p in pods)
+    running = ("starting", "meeting", "training", "stalled", "repeated")
+    for parts, wanted in ((("queued",), bound - start), (("pulling",), run - bound), (running, end - run)):
+        found = sum(g["seconds"].get(p, 0) for p in parts)
+        expect(abs(found - wanted) <= 2, f"{parts}: {wanted} s", g, pods)
 
 
 @suite.test
@@ -324,7 +349,11 @@ def a_rolling_update_of_the_operators_touches_no_job() -> None:
             kubectl("exec", "-n", ns, pod["metadata"]["name"], "--", "touch", "/tmp/go")
         wait_state(name, ns, "Succeeded")
         events = [e["reason"] for e in items("events", ns) if e["involvedObject"]["name"] == name]
-        expect(sorted(events) == ["JobRunning", "JobSucceeded"], f"{name}: each event once", str(events))
+        expect(
+            sorted(events) == ["Goodput", "JobRunning", "JobSucceeded"],
+            f"{name}: each event once",
+            str(events),
+        )
 
 
 @suite.test

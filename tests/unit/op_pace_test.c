@@ -77,6 +77,7 @@ UNIT_TEST(only_counts_and_messages_are_progress)
         {old, STATUS("Pending", "0/8", "0", "Waiting", "no image"), true},
         {old, STATUS("Running", "8/8", "8", "Waiting", "none runs"), false},
         {old, STATUS("Pending", "0/8", "0", "Quota", "none runs"), false},
+        {"{\"state\":\"Running\"}", "{\"state\":\"Running\",\"goodput\":{}}", true},
         {old, "{\"state\":\"Pending\",\"conditions\":[]}", false},
         {"{}", old, false},
     };
