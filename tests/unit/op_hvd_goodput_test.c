@@ -121,6 +121,7 @@ static void story_load_live(const struct node *o, uint64_t now_s, struct live_re
                      .commit_wall_us = story_us(o, "commit", -1)},
         .stall = {.since_wall_us = node_get(o, "stalls") ? 1 : 0,
                   .rank = (int32_t)node_int(o, "stalls", -1),
+                  .cause = LIVE_CAUSE_DEADLOCK,
                   .host = "n1"}};
     for (size_t i = 0; i < ARRAY_LEN(to); i++)
         *to[i] = 1000u * (uint64_t)node_item(ms, i)->u.i;

@@ -176,11 +176,14 @@ static enum ledger_share share_of_state(enum live_state s)
 static void goodput_read_report(struct goodput_work *w)
 {
     const struct live_report *live = w->q->seen->live;
+    bool is_known = live && live->stall.cause != LIVE_CAUSE_UNKNOWN;
 
     if (!live || live->at_wall_us < live->run_wall_us)
         return;
     if (live->stall.since_wall_us && live->stall.rank >= 0)
-        (void)snprintf(w->stall, sizeof(w->stall), "rank %d%s%.40s", live->stall.rank,
+        (void)snprintf(w->stall, sizeof(w->stall), "%s%srank %d%s%.30s",
+                       is_known ? live_cause_name(live->stall.cause) : "",
+                       is_known ? ", " : "", live->stall.rank,
                        *live->stall.host ? " on " : "", live->stall.host);
     w->report = (struct ledger_report){
         .at_s = live->at_wall_us / US_PER_S,
