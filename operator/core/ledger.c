@@ -547,11 +547,10 @@ static void ledger_put_pods(struct ledger_work *w)
 
 void ledger_advance(struct ledger *l, const struct ledger_view *v, uint64_t to_s)
 {
-    struct ledger_work w = {.l = l, .v = v, .was_until_s = l->until_s};
+    struct ledger_work w = {.l = l, .v = v, .to_s = to_s, .was_until_s = l->until_s};
 
     if (l->is_closed)
         return;
-    w.to_s = ledger_max(to_s, l->since_s);
     if (!view_has_bound(v, l->until_s))
         w.spare_gpu_seconds = l->open_gpu_seconds;
     l->until_s = l->since_s;

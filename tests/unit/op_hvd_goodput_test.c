@@ -7,7 +7,7 @@
  *   a.path    as above, from then on
  *   workers   the pods, or those of the sync before: {bound, run, end, exit, deleted:
  *             times and exit code; made (default: 1), waiting, unscheduled; gone: true;
- *             generation}
+ *             runs: true (since when is not known); generation}
  *   quota     true: the pods could not be created
  *   live      {run, times: [meeting, starting, training, stalled], state, step, commit,
  *             stalls: a rank, at (default: now)}; for this sync only
@@ -65,7 +65,8 @@ static void story_load_pod(struct story *t,
 {
     struct pod *p = arena_calloc(&t->arena, 1, sizeof(*p));
     bool has_exit = node_get(o, "exit") != NULL;
-    bool is_bound = node_get(o, "bound") != NULL, runs = node_get(o, "run") != NULL;
+    bool is_bound = node_get(o, "bound") != NULL;
+    bool runs = node_get(o, "run") || node_bool(o, "runs", false);
     char none[] = "";
     char *empty = arena_strdup(&t->arena, none);
     const char *waiting = node_str(o, "unscheduled");

@@ -252,6 +252,18 @@ UNIT_TEST(the_largest_losses_are_kept)
                      "down R4 9 x1; down R3 7 x1");
 }
 
+UNIT_TEST(a_job_that_runs_is_not_pulled_again)
+{
+    struct tale t;
+
+    tale_begin(&t);
+    tale_pods(&t, 1, 2, 3);
+    tale_report(&t, 20, 3, SHARE_TRAINING, (const uint32_t[]){0, 0, 17, 0}, -1, 0);
+    tale_pod(&t, 1, 1, 2, 25); /* its container was restarted */
+    tale_sync(&t, 30);
+    tale_must_be(&t, "queued 2, pulling 1/8, training 27/216");
+}
+
 UNIT_TEST(times_before_the_last_change_and_after_now_are_clipped)
 {
     struct tale t;

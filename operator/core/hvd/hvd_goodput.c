@@ -53,7 +53,7 @@ static bool pod_has_begun(const struct pod *p)
            || (p->phase == POD_FAILED && p->has_exit);
 }
 
-/* Times that the pod's status does not have are those of the event before, or now. */
+/* A time that the pod's status does not have is that of the event before. */
 static void goodput_add_pod(struct goodput_work *w,
                             struct ledger_pod *to,
                             const struct worker *from,
@@ -68,10 +68,10 @@ static void goodput_add_pod(struct goodput_work *w,
     to->made_s = p->made_wall_us / US_PER_S;
     to->bound_s = p->bound_wall_us / US_PER_S;
     to->run_s = p->begin_wall_us / US_PER_S;
+    if (!to->bound_s && (*p->node || pod_has_begun(p)))
+        to->bound_s = to->made_s ? to->made_s : 1;
     if (!to->run_s && pod_has_begun(p))
-        to->run_s = now_s;
-    if (!to->bound_s && (*p->node || to->run_s))
-        to->bound_s = to->made_s ? to->made_s : to->run_s;
+        to->run_s = to->bound_s;
     if (!has_ended)
         return;
     to->end_s = (p->exit_wall_us ? p->exit_wall_us : p->delete_wall_us) / US_PER_S;
