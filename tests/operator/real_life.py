@@ -5,6 +5,8 @@ live; part of real_test.py, which plays the kubelet.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from api import JOBS, Refused, condition, ended, expect, wait
 from real_world import (
     all_there,
@@ -96,6 +98,10 @@ def a_job_is_restarted_as_often_as_backoff_limit_says() -> None:
     failed = condition(status, "Failed")
     expect(failed["reason"] == "WorkerFailed", "reason", status)
     expect(failed["message"].startswith("after 1 restart: rank 0 on j-worker-0"), "how often", status)
+    g = status["goodput"]  # as the API server keeps it, through three starts and two operators
+    times = [datetime.fromisoformat(g[k].replace("Z", "+00:00")) for k in ("startTime", "time")]
+    expect(sum(g["seconds"].values()) == (times[1] - times[0]).total_seconds(), "the parts add up", g)
+    expect(g["time"] == status["completionTime"], "until the end", status)
 
 
 @suite.test
