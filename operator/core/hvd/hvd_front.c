@@ -64,7 +64,8 @@ static int hvd_decide(const struct question *q, struct decision *ret)
     if (!d.status || b.status)
         return -ENOMEM;
     d.n_notes = status_events(&vq, v, q->arena, d.note);
-    d.n_notes += hvd_goodput_note(&vq, v, q->arena, &d.note[d.n_notes]);
+    if (d.n_notes < DECISION_MAX_NOTES)
+        d.n_notes += hvd_goodput_note(&vq, v, q->arena, &d.note[d.n_notes]);
     d.requeue_ms = hvd_plan_requeue_ms(&vq, v);
     d.state = v->state;
     d.reason = v->reason;
