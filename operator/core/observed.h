@@ -51,6 +51,8 @@ struct fact {
                                      unknown */
 };
 
+struct live_report; /* runtime/live/live_report.h */
+
 struct observed {
     struct crew crew[ROLE_COUNT];
     struct fact fact[KUBE_KIND_COUNT];
