@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When the Events of a pod are requested, and which of them counts. Called by hvd_plan.c,
- * hvd_verdict.c and apply.c. */
+ * mpi_plan.c, why.c and pod_events.c. */
 #include "operator/core/explain.h"
 
 #include <errno.h>
@@ -10,29 +10,16 @@
 #include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
 
-bool waiting_is_usual(const char *waiting)
-{
-    return !*waiting || strcmp(waiting, "ContainerCreating") == 0
-           || strcmp(waiting, "PodInitializing") == 0;
-}
-
-const char *pod_waiting(const struct pod *p)
-{
-    return *p->hint && waiting_is_usual(p->waiting) ? p->hint : p->waiting;
-}
-
 bool pod_is_unscheduled(const struct pod *p)
 {
     return pod_has_condition(p, "PodScheduled", "False");
 }
 
 /* True if the status of the pod explains nothing. */
-static bool pod_is_unexplained(const struct worker *w)
+static bool pod_is_unexplained(const struct pod *p)
 {
-    const struct pod *p = w->pod;
-
-    return w->state == WORKER_SEEN && p->phase == POD_PENDING && !p->is_deleting
-           && p->bound_wall_us && waiting_is_usual(p->waiting);
+    return p->phase == POD_PENDING && !p->is_deleting && p->bound_wall_us
+           && waiting_is_usual(p->waiting);
 }
 
 struct explain_turn {
@@ -41,6 +28,23 @@ struct explain_turn {
     uint32_t index;
     uint64_t due_s;
 };
+
+static void explain_offer(struct explain_turn *t,
+                          uint64_t *latest_s,
+                          const struct pod *p,
+                          enum role role,
+                          uint32_t index)
+{
+    if (!pod_is_unexplained(p))
+        return;
+    if (p->explained_s > *latest_s)
+        *latest_s = p->explained_s;
+    if (!t->p || p->explained_s < t->p->explained_s) {
+        t->p = p;
+        t->role = role;
+        t->index = index;
+    }
+}
 
 /* The pod that was explained longest ago. One request per job: mostly all pods wait for
  * the same. */
@@ -51,16 +55,14 @@ static struct explain_turn explain_find(const struct observed *seen)
 
     for (int r = 0; r < ROLE_COUNT; r++) {
         for (uint32_t i = 0; i < seen->crew[r].n; i++) {
-            const struct pod *p = seen->crew[r].w[i].pod;
+            const struct worker *w = &seen->crew[r].w[i];
 
-            if (!pod_is_unexplained(&seen->crew[r].w[i]))
-                continue;
-            if (p->explained_s > latest_s)
-                latest_s = p->explained_s;
-            if (!t.p || p->explained_s < t.p->explained_s)
-                t = (struct explain_turn){.p = p, .role = (enum role)r, .index = i};
+            if (w->state == WORKER_SEEN)
+                explain_offer(&t, &latest_s, w->pod, (enum role)r, i);
         }
     }
+    for (uint32_t i = 0; i < seen->n_batch_pods; i++)
+        explain_offer(&t, &latest_s, seen->batch_pods[i], ROLE_LAUNCHER, i);
     if (t.p)
         t.due_s = latest_s ? latest_s + EXPLAIN_AGAIN_S
                            : t.p->bound_wall_us / 1000000u + EXPLAIN_AFTER_S;

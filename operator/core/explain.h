@@ -14,10 +14,6 @@
 #define EXPLAIN_RECENT_S 180u /* older Events may be of a problem that is over */
 #define EXPLAIN_TEXT_MAX 512
 
-/* True for what each pod passes through: it explains nothing. */
-bool waiting_is_usual(const char *waiting);
-/* The text that explains most: of its Events, else of its status; "" if there is none. */
-const char *pod_waiting(const struct pod *p);
 bool pod_is_unscheduled(const struct pod *p); /* its condition PodScheduled is False */
 
 /* Adds a VERB_EXPLAIN for the pod whose turn it is, if it is due. -ENOMEM. */

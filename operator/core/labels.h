@@ -19,6 +19,8 @@
 #define MPI_LABEL_REPLICA_INDEX  "training.kubeflow.org/replica-index"
 #define MPI_OPERATOR_NAME        "mpi-operator"
 
+#define LABEL_KUEUE_QUEUE        "kueue.x-k8s.io/queue-name"
+#define LABEL_KUEUE_JOB_UID      "kueue.x-k8s.io/job-uid" /* of a Workload */
 #define ANNOTATION_VOLCANO_QUEUE "scheduling.volcano.sh/queue-name"
 
 #endif

@@ -12,6 +12,8 @@
 static const struct prune_rule annotation_rules[] = {
     PRUNE_KEEP(MPI_EXTRA_LAUNCH), PRUNE_KEEP(MPI_EXTRA_TTL),
     PRUNE_KEEP(MPI_EXTRA_CLEANUP), PRUNE_KEEP(ANNOTATION_VOLCANO_QUEUE), PRUNE_END};
+static const struct prune_rule queue_rules[] = {PRUNE_KEEP(LABEL_KUEUE_QUEUE),
+                                                PRUNE_END};
 static const struct prune_rule metadata_rules[] = {
     PRUNE_KEEP("name"),
     PRUNE_KEEP("namespace"),
@@ -20,6 +22,7 @@ static const struct prune_rule metadata_rules[] = {
     PRUNE_KEEP("generation"),
     PRUNE_KEEP("creationTimestamp"),
     PRUNE_KEEP("deletionTimestamp"),
+    {.key = "labels", .inner = queue_rules},
     {.key = "annotations", .inner = annotation_rules},
     PRUNE_END};
 static const struct prune_rule label_rules[] = {PRUNE_KEEP(LABEL_JOB_NAME), PRUNE_END};
@@ -51,6 +54,7 @@ int meta_decode(enum kube_kind kind,
         .made = node_str(object, "metadata.creationTimestamp"),
         .generation = node_int(object, "metadata.generation", 0),
         .is_deleting = node_str(object, "metadata.deletionTimestamp") != NULL,
+        .kueue_queue = object_label(object, LABEL_KUEUE_QUEUE),
         .annotations = node_at(object, "metadata.annotations"),
         .status = node_get(object, "status"),
     };

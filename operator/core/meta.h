@@ -20,6 +20,7 @@ struct job_meta { /* strings and trees belong to the document it was decoded fro
     /* From the store: the spec had no problems when the job came to rest, and is without
      * its pod templates now. */
     bool is_at_rest;
+    const char *kueue_queue;        /* from the label; "" if none */
     const struct node *annotations; /* those that the store keeps; NULL if none */
     const struct node *status;      /* NULL if the job has none yet */
 };

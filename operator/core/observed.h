@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "operator/core/batch.h"
+#include "operator/core/inquiry.h"
 #include "operator/core/pod.h"
 #include "operator/kube/path.h"
 #include "runtime/base/sha256.h"
@@ -61,6 +62,7 @@ struct observed {
     const struct batch_job *batch; /* SEEN: the Job; GONE: as last seen; else NULL */
     const struct pod *const *batch_pods; /* pods of the batch Job, by name */
     uint32_t n_batch_pods;
+    const struct inquiry *inquiry;  /* NULL: as if nothing were known */
     const struct live_report *live; /* NULL: unknown */
     uint64_t live_wall_s;           /* when that was received */
 };

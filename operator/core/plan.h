@@ -14,7 +14,8 @@ enum verb {
     VERB_UPDATE, /* a merge patch; creates the object if it does not exist */
     VERB_DELETE,
     VERB_LOOK,   /* checks whether an object exists that the watch has not shown */
-    VERB_EXPLAIN /* requests the Events of a pod that does not start (explain.h) */
+    VERB_EXPLAIN /* requests the Events of a pod that does not start (explain.h), or an
+                  * object that says why the job waits (inquiry.h) */
 };
 const char *verb_name(enum verb v); /* "create", ... */
 

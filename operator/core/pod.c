@@ -81,14 +81,24 @@ const struct prune_rule pod_rules[] = {{.key = "metadata", .inner = metadata_rul
                                        PRUNE_END};
 
 static const size_t text_offsets[] = {
-    offsetof(struct pod, ns),          offsetof(struct pod, name),
-    offsetof(struct pod, uid),         offsetof(struct pod, owner_uid),
-    offsetof(struct pod, job_name),    offsetof(struct pod, node),
-    offsetof(struct pod, reason),      offsetof(struct pod, message),
-    offsetof(struct pod, waiting),     offsetof(struct pod, exit_container),
-    offsetof(struct pod, exit_reason), offsetof(struct pod, exit_text),
-    offsetof(struct pod, conditions),  offsetof(struct pod, finalizer),
-    offsetof(struct pod, hint),        offsetof(struct pod, ip),
+    offsetof(struct pod, ns),
+    offsetof(struct pod, name),
+    offsetof(struct pod, uid),
+    offsetof(struct pod, owner_uid),
+    offsetof(struct pod, job_name),
+    offsetof(struct pod, node),
+    offsetof(struct pod, reason),
+    offsetof(struct pod, message),
+    offsetof(struct pod, waiting),
+    offsetof(struct pod, exit_container),
+    offsetof(struct pod, exit_reason),
+    offsetof(struct pod, exit_text),
+    offsetof(struct pod, conditions),
+    offsetof(struct pod, finalizer),
+    offsetof(struct pod, hint),
+    offsetof(struct pod, wait_reason),
+    offsetof(struct pod, wait_container),
+    offsetof(struct pod, ip),
 };
 
 static const struct texts texts = {text_offsets, ARRAY_LEN(text_offsets)};
@@ -347,13 +357,45 @@ static void read_exits(const struct node *object, struct pod *p)
         read_restarts(main_status, p);
 }
 
-static void read_waiting(const struct node *list, struct pod *p)
+bool waiting_is_usual(const char *waiting)
 {
-    for (const struct node *c = list ? list->first : NULL; c && !*p->waiting;
-         c = c->next) {
+    return !*waiting || strcmp(waiting, "ContainerCreating") == 0
+           || strcmp(waiting, "PodInitializing") == 0;
+}
+
+static void read_init_start(const struct node *status, struct pod *p)
+{
+    uint64_t us;
+
+    if (timestamp_parse_us(pod_get_text(status, "state.running.startedAt"), &us) < 0)
+        return;
+    p->init_wall_us = us;
+    p->wait_container = pod_get_text(status, "name");
+    p->is_init_wait = true;
+}
+
+/* The first container that waits for something unusual, else the first that waits. */
+static void read_waiting(const struct node *object, bool is_init, struct pod *p)
+{
+    const struct node *list = node_at(object, is_init ? "status.initContainerStatuses"
+                                                      : "status.containerStatuses");
+
+    for (const struct node *c = list ? list->first : NULL; c; c = c->next) {
+        const char *reason = pod_get_text(c, "state.waiting.reason");
+
+        if (is_init && !container_is_restartable(object, c))
+            read_init_start(c, p);
+        if (!node_at(c, "state.waiting") || !waiting_is_usual(p->waiting)
+            || (*p->waiting && waiting_is_usual(reason)))
+            continue;
+        p->wait_reason = pod_get_text(c, "state.waiting.reason");
         p->waiting = pod_get_text(c, "state.waiting.message");
         if (!*p->waiting)
-            p->waiting = pod_get_text(c, "state.waiting.reason");
+            p->waiting = p->wait_reason;
+        if (p->init_wall_us)
+            continue;
+        p->wait_container = pod_get_text(c, "name");
+        p->is_init_wait = is_init;
     }
 }
 
@@ -449,8 +491,8 @@ int pod_decode(enum kube_kind job_kind,
     read_exits(object, &p);
     read_start(object, &p);
     read_begin(object, &p);
-    read_waiting(node_at(object, "status.initContainerStatuses"), &p);
-    read_waiting(node_at(object, "status.containerStatuses"), &p);
+    read_waiting(object, true, &p);
+    read_waiting(object, false, &p);
     (void)timestamp_parse_us(pod_get_text(object, "metadata.creationTimestamp"),
                              &p.made_wall_us); /* stays 0 */
     read_deletion(object, &p);
@@ -510,7 +552,8 @@ bool pod_equal(const struct pod *a, const struct pod *b)
            && a->grace_s == b->grace_s && a->has_exit == b->has_exit
            && a->n_restarts == b->n_restarts && a->is_held == b->is_held
            && a->is_stopped == b->is_stopped && a->is_tracked == b->is_tracked
-           && a->exit_code == b->exit_code && a->exit_signal == b->exit_signal;
+           && a->is_init_wait == b->is_init_wait && a->exit_code == b->exit_code
+           && a->exit_signal == b->exit_signal;
 }
 
 uint64_t pod_gone_by_s(const struct pod *p)

@@ -26,8 +26,11 @@ struct pod { /* no string is NULL */
     char *ip;        /* status.podIP; "" until it has one */
     char *reason;    /* why the pod ended: "Evicted", reason of DisruptionTarget; "" */
     char *message;   /* the message for reason */
-    char *waiting;   /* why the pod does not run yet, "ErrImagePull: ..."; "" */
-    char *hint;      /* the same from its Events; set by the cache (explain.h); "" */
+    char *waiting;   /* why the pod does not run yet: the scheduler's or the kubelet's
+                        message, else its reason; "" */
+    char *wait_reason;    /* of the waiting container: "ErrImagePull"; "" */
+    char *wait_container; /* its name, or that of the init container that runs; "" */
+    char *hint; /* the same from its Events; set by the cache (explain.h); "" */
     char *exit_container; /* name of the container whose exit counts (pod.c); "" */
     char *exit_reason;    /* its reason: "Error", "OOMKilled"; "" */
     char *exit_text;      /* its termination message; "" */
@@ -43,10 +46,11 @@ struct pod { /* no string is NULL */
     bool is_ready, is_deleting, has_exit;
     bool is_disrupted;               /* condition DisruptionTarget is True */
     bool is_init_exit, is_main_exit; /* an init container exited; container 0 exited */
-    bool is_stopped;  /* spec.activeDeadlineSeconds is 1: the kubelet ends the pod */
-    bool is_held;     /* container 0 has exited, another one runs */
-    bool is_tracked;  /* it has our finalizer (hvd_crew.h) */
-    bool is_unlisted; /* deleted while no watch was open; set by the store */
+    bool is_stopped;   /* spec.activeDeadlineSeconds is 1: the kubelet ends the pod */
+    bool is_held;      /* container 0 has exited, another one runs */
+    bool is_tracked;   /* it has our finalizer (hvd_crew.h) */
+    bool is_init_wait; /* wait_container is an init container */
+    bool is_unlisted;  /* deleted while no watch was open; set by the store */
     int exit_code, exit_signal;
     uint32_t
         n_restarts; /* of a launcher's container 0, while it has not ended: exit_* are
@@ -56,6 +60,7 @@ struct pod { /* no string is NULL */
     uint64_t exit_wall_us;   /* 0: unknown. Kubernetes reports whole seconds */
     uint64_t begin_wall_us;  /* when container 0 first started; 0: it did not */
     uint64_t run_wall_us;    /* when the last container started; 0: none runs */
+    uint64_t init_wall_us;   /* when the init container that runs started; 0: none */
     uint64_t delete_wall_us; /* when the deletion was requested; 0: it was not */
     uint64_t explained_s;    /* wall time of the last request of its Events; 0: none */
     uint32_t grace_s;        /* grace period of the deletion */
@@ -86,6 +91,8 @@ bool pod_has_failed(const struct pod *p);
 /* status: "True", "False" or "Unknown". A pod without the condition has none of them.
  */
 bool pod_has_condition(const struct pod *p, const char *type, const char *status);
+/* True for what each pod passes through: it explains nothing. */
+bool waiting_is_usual(const char *waiting);
 /* Ignores the conditions that every pod has: nothing depends on them. */
 bool pod_equal(const struct pod *a, const struct pod *b);
 /* The wall time by which a pod in deletion should have disappeared. */

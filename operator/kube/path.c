@@ -26,6 +26,7 @@ static const struct {
     [KUBE_PRIORITY_CLASS] = {"PriorityClass", "/apis/scheduling.k8s.io/v1",
                              "priorityclasses"},
     [KUBE_LEASE] = {"Lease", "/apis/coordination.k8s.io/v1", "leases"},
+    [KUBE_WORKLOAD] = {"Workload", "/apis/kueue.x-k8s.io/v1beta1", "workloads"},
 };
 _Static_assert(ARRAY_LEN(kinds) == KUBE_KIND_COUNT, "one row per kind");
 

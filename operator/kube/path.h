@@ -18,8 +18,9 @@ enum kube_kind {
     KUBE_SCHEDULER_GROUP, /* PodGroup of scheduler-plugins */
     KUBE_PRIORITY_CLASS,
     KUBE_LEASE,
+    KUBE_WORKLOAD, /* of Kueue */
 };
-#define KUBE_KIND_COUNT 12
+#define KUBE_KIND_COUNT 13
 const char *kube_kind_name(enum kube_kind k);   /* "HorovodJob", "Pod", ... */
 const char *kube_api_version(enum kube_kind k); /* "ringmaster.dev/v1beta1", "v1" */
 

@@ -82,6 +82,10 @@ static struct pod make_pod(const char *name, const char *words)
                         text_borrow(strncmp(words, "evicted", 7) == 0 ? "Evicted" : ""),
                     .message = text_borrow(""),
                     .exit_text = text_borrow(""),
+                    .waiting = text_borrow(""),
+                    .wait_reason = text_borrow(""),
+                    .wait_container = text_borrow(""),
+                    .hint = text_borrow(""),
                     .node = text_borrow("n1"),
                     .finalizer = text_borrow(ending ? "a/b" : ""),
                     .ip = text_borrow(""),
@@ -291,7 +295,8 @@ static void check_quiet(struct run *r)
 {
     struct decision d;
 
-    run_decide(r, &no_trouble, &d);
+    /* a failed action fails again, until it is carried out */
+    run_decide(r, r->outcome.trouble == TROUBLE_RETRY ? &r->outcome : &no_trouble, &d);
     if (d.status && !node_equal(d.status, r->f->job->meta.status)) {
         strbuf_puts(r->out, "  written again:\n");
         golden_changes("status", r->f->job->meta.status, d.status, NULL, r->out);

@@ -34,9 +34,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "operator/core/explain.h"
 #include "operator/core/hvd/hvd_crew.h"
 #include "operator/core/hvd/hvd_objects.h"
+#include "operator/core/hvd/hvd_why.h"
 #include "operator/core/release.h"
 #include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
@@ -454,6 +454,12 @@ bool hvd_plan_is_ttl_over(const struct verdict_query *q, const struct hvd_verdic
            && q->now_wall_s >= v->was.completion_s + (uint64_t)ttl_s;
 }
 
+static void plan_explain(struct planning *g)
+{
+    if (hvd_why_plan(g->q, g->v, STAGE_ADD, g->arena, g->plan) < 0)
+        g->is_out_of_memory = true;
+}
+
 static void plan_by_state(struct planning *g, bool is_ttl_over)
 {
     plan_release(g);
@@ -461,8 +467,7 @@ static void plan_by_state(struct planning *g, bool is_ttl_over)
     case STATE_PENDING:
         plan_look(g);
         plan_create(g);
-        if (explain_add(g->plan, g->seen, g->q->now_wall_s, STAGE_ADD, g->arena) < 0)
-            g->is_out_of_memory = true;
+        plan_explain(g);
         break;
     case STATE_RUNNING:
         plan_look(g);
@@ -473,8 +478,10 @@ static void plan_by_state(struct planning *g, bool is_ttl_over)
     case STATE_SUSPENDED:
         plan_look(g);
         plan_clean(g, CLEAN_ALL, false);
-        if (g->v->state == STATE_SUSPENDED)
+        if (g->v->state == STATE_SUSPENDED) {
             plan_drop_gang(g);
+            plan_explain(g);
+        }
         break;
     case STATE_SUCCEEDED:
     case STATE_FAILED:
@@ -496,7 +503,8 @@ int hvd_plan_make(const struct verdict_query *q,
                          .v = v,
                          .arena = a,
                          .plan = &p};
-    size_t cap = ARRAY_LEN(needed) + ARRAY_LEN(gangs) + 2; /* the job; an explanation */
+    size_t cap =
+        ARRAY_LEN(needed) + ARRAY_LEN(gangs) + 1 /* the job */ + HVD_WHY_ACTIONS;
     int rc;
 
     for (int r = 0; r < ROLE_COUNT; r++) /* released, patched and deleted; created */
@@ -567,8 +575,7 @@ uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct hvd_ver
         && !q->outcome->is_of_spec && (ms == 0 || ms > REFUSED_AGAIN_MS))
         ms = REFUSED_AGAIN_MS;
     requeue_at(&ms, now_s, v->settle_s);
-    if (v->state == STATE_PENDING)
-        requeue_at(&ms, now_s, explain_next_s(q->seen));
+    requeue_at(&ms, now_s, hvd_why_next_s(q, v));
     if (v->state == STATE_RESTARTING)
         requeue_at(&ms, now_s, v->next_restart_s);
     if (v->state == STATE_RESTARTING || v->state == STATE_SUSPENDED)

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "operator/core/explain.h"
 #include "operator/core/hvd/hvd_condition.h"
 #include "operator/core/hvd/hvd_crew.h"
 #include "operator/core/hvd/hvd_live.h"
@@ -213,7 +212,7 @@ static void put_message(struct hvd_status_writer *w, struct node *status)
 
     if (v->was_finished && !node_get(w->job->meta.status, "message"))
         return;
-    if (is_pending && w->outcome->trouble != TROUBLE_NONE)
+    if (is_pending && w->outcome->trouble == TROUBLE_REJECTED)
         text = w->outcome->message;
     else if (v->state == STATE_RESTARTING || v->state == STATE_SUSPENDED)
         text = deletion_wait_text(w, text);
@@ -456,11 +455,13 @@ static void note_waiting(struct notes *s,
 {
     bool is_new = v->state == STATE_PENDING && v->cue == CUE_NONE
                   && q->outcome->trouble == TROUBLE_NONE
-                  && !waiting_is_usual(v->waiting)
-                  && !status_has_message(q->job->meta.status, v->waiting);
+                  && v->why.first != OBSTACLE_NONE && v->why.first < OBSTACLE_INIT
+                  && !status_has_message(q->job->meta.status, v->why.detail);
 
     if (is_new)
-        notes_add(s, true, v->is_scheduled ? "PodsNotStarted" : "PodsNotScheduled",
+        notes_add(s, true,
+                  v->why.first > OBSTACLE_SCHEDULER ? "PodsNotStarted"
+                                                    : "PodsNotScheduled",
                   v->message)
             ->repeat = EVENT_ONCE;
 }

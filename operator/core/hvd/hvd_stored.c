@@ -46,6 +46,9 @@ void hvd_stored_read(const struct node *status, struct hvd_stored *ret)
     s.completion_s = stored_seconds(status, "completionTime");
     s.next_restart_s = stored_seconds(status, "nextRestartTime");
     s.resize_s = stored_seconds(status, "resizeTime");
+    if (s.state == STATE_SUSPENDED)
+        s.suspended_s =
+            stored_seconds(condition_find(status, "Suspended"), "lastTransitionTime");
     if (s.state != STATE_RESTARTING)
         s.restarted_s = stored_seconds(restarting, "lastTransitionTime");
     *ret = s;

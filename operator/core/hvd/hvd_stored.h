@@ -22,6 +22,7 @@ struct hvd_stored {
     /* Wall times; 0: none. */
     uint64_t start_s, completion_s;
     uint64_t next_restart_s; /* RESTARTING: pods may be created from then on */
+    uint64_t suspended_s;    /* since then it is suspended */
     uint64_t resize_s;       /* the last resize in place */
     uint64_t restarted_s;    /* states other than RESTARTING: the last restart */
 };

@@ -17,9 +17,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "operator/core/explain.h"
 #include "operator/core/hvd/hvd_class.h"
 #include "operator/core/hvd/hvd_crew.h"
+#include "operator/core/hvd/hvd_why.h"
 #include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
 
@@ -72,10 +72,6 @@ static void count_pod(struct verdict_work *w, enum role role, const struct pod *
     t->ready += p->phase == POD_RUNNING && p->is_ready && !p->is_deleting;
     t->failed += pod_has_failed(p);
     w->n_running += pod_has_succeeded(p) || (p->phase == POD_RUNNING && is_current);
-    if (p->phase == POD_PENDING && waiting_is_usual(v->waiting) && *pod_waiting(p)) {
-        v->waiting = pod_waiting(p);
-        v->is_scheduled = !pod_is_unscheduled(p);
-    }
     if (role == ROLE_WORKER) {
         w->has_met |= pod_has_failed(p) && cause_is_after_start(p);
         w->is_old_runtime |=
@@ -390,34 +386,43 @@ static const char *verdict_refusal_text(struct verdict_work *w)
 
 static void verdict_set_pending(struct verdict_work *w)
 {
-    const struct hvd_verdict *v = w->v;
-    uint32_t n = w->job->role[ROLE_WORKER].n;
-    bool is_plain = w->n_pods == n;
+    struct hvd_verdict *v = w->v;
+    bool is_plain = w->n_pods == w->job->role[ROLE_WORKER].n;
 
+    if (hvd_why(w->q, w->n_pods,
+                is_plain ? v->tally[ROLE_WORKER].running : w->n_running, w->arena,
+                &v->why)
+        < 0) {
+        w->is_out_of_memory = true;
+        return;
+    }
     verdict_set_reason(
         w, "WorkersNotRunning",
-        arena_printf(w->arena, "%u of %u %s run%s%s%s",
-                     is_plain ? v->tally[ROLE_WORKER].running : w->n_running, w->n_pods,
-                     is_plain ? "workers" : "pods", *v->waiting ? ": " : "", v->waiting,
-                     verdict_refusal_text(w)));
+        arena_printf(w->arena, "%s%s", v->why.text, verdict_refusal_text(w)));
 }
 
 static void verdict_set_running(struct verdict_work *w)
 {
     bool is_plain = w->n_pods == w->job->role[ROLE_WORKER].n;
 
-    verdict_set_reason(w, "AllWorkersRunning",
-                       arena_printf(w->arena, "all %u %s run%s", w->n_pods,
-                                    is_plain ? "workers" : "pods",
-                                    verdict_refusal_text(w)));
+    verdict_set_reason(
+        w, "AllWorkersRunning",
+        arena_printf(w->arena, "all %u %s run%s%s", w->n_pods,
+                     is_plain ? "workers" : "pods",
+                     verdict_keep_text(
+                         w, why_not_met(&w->job->meta, w->q->seen->live, w->arena)),
+                     verdict_refusal_text(w)));
 }
 
 static void verdict_set_suspended(struct verdict_work *w)
 {
-    verdict_set_reason(w, "JobSuspended",
-                       arena_printf(w->arena,
-                                    "the job is suspended by spec.runPolicy.suspend%s",
-                                    verdict_refusal_text(w)));
+    verdict_set_reason(
+        w, "JobSuspended",
+        arena_printf(
+            w->arena, "%s%s",
+            verdict_keep_text(w, why_suspended(&w->job->meta, w->q->seen->inquiry,
+                                               w->v->was.suspended_s, w->arena)),
+            verdict_refusal_text(w)));
 }
 
 static void verdict_set_unchanged(struct verdict_work *w)
@@ -540,7 +545,8 @@ int verdict_make(const struct verdict_query *q,
                  struct arena *a,
                  struct hvd_verdict *ret)
 {
-    struct hvd_verdict v = {.waiting = "", .reason = "", .message = "", .scaled = ""};
+    struct hvd_verdict v = {
+        .why = {.detail = "", .text = ""}, .reason = "", .message = "", .scaled = ""};
     struct verdict_work w = {.q = q, .job = q->job, .arena = a, .v = &v};
     struct cause_query cq = {.job = q->job, .seen = q->seen};
     enum rule_action class = RULE_FAIL;

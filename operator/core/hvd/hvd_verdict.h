@@ -7,6 +7,7 @@
 #include "operator/core/hvd/hvd_cause.h"
 #include "operator/core/hvd/hvd_cycle.h"
 #include "operator/core/hvd/hvd_stored.h"
+#include "operator/core/why.h"
 
 struct tally { /* number of pods of one role, by phase */
     uint32_t running, ready, succeeded, failed;
@@ -26,9 +27,8 @@ struct hvd_verdict {
     const char *reason, *message;           /* those of the state's condition */
     bool has_cause;                         /* cause is set, to be stored */
     struct cause cause;
-    const char *scaled;  /* CUE_RESIZE, CUE_REMAKE: "scaled from 2 to 4 workers" */
-    const char *waiting; /* why a pod that does not run waits; "" if none does */
-    bool is_scheduled;   /* not pod_is_unscheduled */
+    const char *scaled; /* CUE_RESIZE, CUE_REMAKE: "scaled from 2 to 4 workers" */
+    struct why why;     /* PENDING: why not all pods run */
 };
 
 struct verdict_query {

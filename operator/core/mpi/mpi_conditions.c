@@ -111,6 +111,21 @@ bool mpi_conditions_set(struct mpi_conditions *c,
     return true;
 }
 
+void mpi_conditions_reword(struct mpi_conditions *c,
+                           const char *type,
+                           const char *message,
+                           const char *now)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        struct mpi_condition *x = &c->v[i];
+
+        if (strcmp(x->type, type) != 0 || strcmp(x->message, message) == 0)
+            continue;
+        x->message = message;
+        x->updated = now;
+    }
+}
+
 /* A foreign condition without a time stays without: "" means none. */
 static void
 conditions_put_time(struct build *b, struct node *o, const char *key, const char *s)

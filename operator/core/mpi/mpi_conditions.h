@@ -34,6 +34,12 @@ bool mpi_conditions_set(struct mpi_conditions *c,
                         const char *reason,
                         const char *message,
                         const char *now);
+/* Changes the message of a condition that exists; its place and lastTransitionTime stay.
+ */
+void mpi_conditions_reword(struct mpi_conditions *c,
+                           const char *type,
+                           const char *message,
+                           const char *now);
 struct node *mpi_conditions_node(struct build *b, const struct mpi_conditions *c);
 
 #endif

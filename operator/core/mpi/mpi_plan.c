@@ -26,6 +26,7 @@
 #include "operator/core/labels.h"
 #include "operator/core/mpi/mpi_pods.h"
 #include "operator/core/mpi/mpi_planner.h"
+#include "operator/core/mpi/mpi_why.h"
 #include "runtime/base/mem.h"
 
 #define FIXED_ACTIONS 16u /* all but those of workers */
@@ -419,7 +420,8 @@ int mpi_plan_make(const struct question *q,
 {
     const struct mpi_job *job = (const struct mpi_job *)q->job;
     struct planner p = {.q = q, .job = job, .v = v, .d = ret, .b = {.arena = q->arena}};
-    size_t cap = FIXED_ACTIONS + 2u * (size_t)q->seen->crew[ROLE_WORKER].n;
+    size_t cap =
+        FIXED_ACTIONS + MPI_WHY_ACTIONS + 2u * (size_t)q->seen->crew[ROLE_WORKER].n;
 
     if (plan_init(&ret->plan, cap, q->arena) < 0)
         return -ENOMEM;
@@ -429,6 +431,7 @@ int mpi_plan_make(const struct question *q,
         plan_finished(&p);
     } else if (!mpi_view_is_over(v)) {
         plan_objects(&p);
+        mpi_why_plan(&p);
         await_deadline(&p);
         if (v->stuck_due_s)
             planner_again_at(&p, v->stuck_due_s);

@@ -25,6 +25,7 @@
 
 #include "operator/core/lastline.h"
 #include "operator/core/mpi/mpi_conditions.h"
+#include "operator/core/mpi/mpi_why.h"
 #include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
 #include "runtime/contract/failure.h"
@@ -374,6 +375,34 @@ static void see_running(struct mpi_status_writer *w)
     }
 }
 
+/* "MPIJob ns/name is created.", or the same with the reason why the job waits. Only a text
+ * that begins as ours and mpi-operator's do is changed. */
+static void status_add_why(struct mpi_status_writer *w,
+                           const char *type,
+                           const char *end,
+                           const char *why)
+{
+    const struct mpi_condition *c = mpi_conditions_find(&w->c, type);
+    const char *text = status_job_text(w, end);
+
+    if (!c || strncmp(c->message, text, strlen(text)) != 0)
+        return;
+    text = status_keep_text(
+        w, arena_printf(w->q->arena, *why ? "%s; %s" : "%s.%s", text, why));
+    mpi_conditions_reword(&w->c, type, status_keep_text(w, mpi_cut(w->q->arena, text)),
+                          w->now);
+}
+
+static void see_why(struct mpi_status_writer *w)
+{
+    const char *why = status_keep_text(w, mpi_why(w->q, w->v));
+    bool is_pending = !w->job->is_suspended && !status_is_finished(w);
+
+    status_add_why(w, "Created", "is created", is_pending ? why : "");
+    if (w->job->is_suspended)
+        status_add_why(w, "Running", "is suspended", why);
+}
+
 /* --- the tree -------------------------------------------------------------------- */
 
 static void put_count(struct build *b, struct node *o, const char *key, uint32_t n)
@@ -484,6 +513,7 @@ int mpi_status_make(const struct question *q,
         see_restarted_launcher(&w);
         see_end(&w);
         see_running(&w);
+        see_why(&w);
     }
     if (!job->flaws) {
         ret->status = status_node(&w);

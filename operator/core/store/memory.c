@@ -18,6 +18,7 @@ void memory_clear(struct job_memory *m)
         mem_free(m->note[r]);
     }
     batch_free(m->gone_batch);
+    mem_free(m->inquiry);
     mem_free(m->fact);
     *m = (struct job_memory){0};
 }
@@ -41,6 +42,20 @@ void memory_forget_facts(struct job_memory *m)
 {
     mem_free(m->fact);
     m->fact = NULL;
+}
+
+const struct inquiry *memory_inquiry(const struct job_memory *m)
+{
+    static const struct inquiry unknown = {.result = INQUIRY_UNKNOWN};
+
+    return m->inquiry ? m->inquiry : &unknown;
+}
+
+struct inquiry *memory_inquiry_at(struct job_memory *m)
+{
+    if (!m->inquiry)
+        m->inquiry = mem_zalloc(sizeof(*m->inquiry));
+    return m->inquiry;
 }
 
 struct pod_memory *

@@ -21,7 +21,8 @@ struct job_memory { /* zeroed: nothing is known */
     uint32_t n[ROLE_COUNT];
     struct expectation batch;
     struct batch_job *gone_batch;
-    struct fact *fact; /* KUBE_KIND_COUNT of them; NULL: all are FACT_UNKNOWN */
+    struct inquiry *inquiry; /* NULL: nothing is known */
+    struct fact *fact;       /* KUBE_KIND_COUNT of them; NULL: all are FACT_UNKNOWN */
 };
 void memory_clear(struct job_memory *m);
 
@@ -32,6 +33,11 @@ void memory_set_fact(struct job_memory *m,
                      enum kube_kind kind,
                      const struct fact *fact);
 void memory_forget_facts(struct job_memory *m);
+
+/* Never NULL. */
+const struct inquiry *memory_inquiry(const struct job_memory *m);
+/* To be changed; NULL: out of memory. */
+struct inquiry *memory_inquiry_at(struct job_memory *m);
 
 /* The memory of a pod, NULL when there is none; memory_note_at creates it (NULL: out of
  * memory). */

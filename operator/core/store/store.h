@@ -91,6 +91,15 @@ void store_explain_pod(struct store *s,
                        const char *hint,
                        uint64_t now_wall_s);
 
+/* Stores the answer about an object of the job that no watch shows (inquiry.h). */
+void store_take_inquiry(struct store *s,
+                        const char *key,
+                        const char *job_uid,
+                        enum kube_kind kind,
+                        enum inquiry_result result,
+                        const struct node *object,
+                        uint64_t now_wall_s);
+
 /* A relist: begin, put all, end. Objects that were not put are dropped; changed is
  * called with the key of each job that is affected. -ENOMEM: not all are dropped, list
  * again. */

@@ -82,6 +82,21 @@ void store_explain_pod(struct store *s,
     children_explain_pod(&s->children, ns, name, uid, hint, now_wall_s);
 }
 
+void store_take_inquiry(struct store *s,
+                        const char *key,
+                        const char *job_uid,
+                        enum kube_kind kind,
+                        enum inquiry_result result,
+                        const struct node *object,
+                        uint64_t now_wall_s)
+{
+    struct job_entry *j = store_entry(s, key, job_uid);
+    struct inquiry *known = j ? memory_inquiry_at(&j->memory) : NULL;
+
+    if (known)
+        inquiry_take(known, kind, result, object, now_wall_s);
+}
+
 static struct job_entry *
 owner_of(struct store *s, const struct pod *pod, char ret_key[STORE_KEY_SIZE])
 {

@@ -138,6 +138,7 @@ int store_observe(const struct store *s,
         return -ENOENT;
     for (int k = 0; k < KUBE_KIND_COUNT; k++)
         o.fact[k] = *memory_fact(&j->memory, (enum kube_kind)k);
+    o.inquiry = memory_inquiry(&j->memory);
     observed_measure(s, job, shape, &o);
     if (job->kind == KUBE_MPIJOB)
         fill_batch(s, j, job, now_ns, &o);
