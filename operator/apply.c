@@ -13,7 +13,8 @@
  *           409 422           changed meanwhile, or another object of that name: for
  *                             kinds without a watch GET, then as for CREATE
  *   DELETE  200 404 409       deleted, or another object of that name: done
- *   EXPLAIN GET               the Events of a pod that does not start (pod_events.c)
+ *   EXPLAIN GET               the Events of a pod that does not start (pod_events.c), or
+ *                             an object that says why the job waits (inquire.c)
  *   LOOK    GET 404, or an    the store marks the object missing. Every other result,
  *           other job's       also no answer, changes nothing
  *   anything else             CreateFailed, UpdateFailed, DeleteFailed: retried with
@@ -34,6 +35,7 @@
 
 #include "operator/doc/json.h"
 #include "operator/doc/object.h"
+#include "operator/inquire.h"
 #include "operator/pod_events.h"
 #include "operator/ssh_key.h"
 #include "runtime/base/clock.h"
@@ -534,9 +536,14 @@ static void apply_start_step(struct apply *a, const struct action *x)
     *s = (struct apply_step){.a = a, .action = x};
     (void)snprintf(s->uid, sizeof(s->uid), "%s", uid_of(a, x));
     a->n_open++;
-    if (x->verb == VERB_EXPLAIN) {
+    if (x->verb == VERB_EXPLAIN && x->kind == KUBE_POD) {
         pod_events_request(a->op, a->job->ns, x->name, x->uid, a->arena, on_explained,
                            s);
+        return;
+    }
+    if (x->verb == VERB_EXPLAIN) {
+        inquire_request(a->op, a->key, a->job, x->kind, x->name, a->arena, on_explained,
+                        s);
         return;
     }
     rc = x->verb == VERB_LOOK ? step_get(s, on_looked, &err) : step_send(s, &err);

@@ -1,8 +1,6 @@
 # The operator. opcore is pure (doc/ and core/); opkube talks to the API server; the shell is the
 # program. hvd-operator-faults is the same program with crash points (tests only, never shipped).
-OPERATOR_SHELL := operator/apply.c operator/ask.c operator/check.c operator/controller.c operator/elect.c operator/job_token.c operator/loop.c operator/main.c \
-                  operator/options.c operator/pod_events.c operator/process.c operator/record.c operator/rival.c \
-                  operator/serve.c operator/sinks.c operator/ssh_key.c operator/sync.c operator/vault.c operator/watch.c
+OPERATOR_SHELL := $(wildcard operator/*.c)
 OPERATOR_LIBS  := -lcurl -ljansson -lyaml -lmicrohttpd -lcrypto
 
 $(eval $(call archive,opcore,$(wildcard operator/doc/*.c operator/core/*.c operator/core/*/*.c)))

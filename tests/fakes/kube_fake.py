@@ -27,6 +27,7 @@ PLURALS = (
     "priorityclasses",
     "events",
     "leases",
+    "workloads",
 )
 
 

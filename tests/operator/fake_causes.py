@@ -174,12 +174,13 @@ def reasons(w: World) -> list[str]:
 
 @suite.test
 def events_of_a_pod_say_why_it_does_not_start() -> None:
-    why = 'MountVolume.SetUp failed for volume "v" : configmap "v" not found'
+    event = 'MountVolume.SetUp failed for volume "v" : configmap "v" not found'
+    why = 'worker 0 (node n1) waits for volume v: configmap "v" not found (since 2026-01-01T00:00:00Z)'
     with World() as w:
         w.wait_pods()
         event_of(w, "pulled", "j0-worker-0", "image pulled", "Normal")
         event_of(w, "other", "j0-worker-1", "of the other pod")
-        event_of(w, "why", "j0-worker-0", why)
+        event_of(w, "why", "j0-worker-0", event)
         bind(w, "j0-worker-0", "ContainerCreating")
         wait("why", lambda: why in message(w))
         wait("an Event, too", lambda: "PodsNotStarted" in reasons(w))
