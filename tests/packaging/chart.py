@@ -82,6 +82,7 @@ def helm_s_values_make_the_overlays() -> None:
     for values, overlay in (
         ([f"metrics.{x}.enabled=true" for x in ("serviceMonitor", "rules", "dashboard")], "monitoring"),
         (["flowSchema.enabled=true"], "fairness"),
+        (["rbac.kueue=true"], "kueue"),
     ):
         more = template("--set", ",".join(values))
         added = [o for o in more if f"{o['kind']} {o['metadata']['name']}" not in usual]
@@ -105,7 +106,7 @@ def every_value_does_something() -> None:
         "runtimeImage.repository=r.example/r", "runtimeImage.tag=t1", "imagePullSecrets[0].name=s",
         "replicas=3", "leaderElection=false,replicas=1", "watchNamespace=team", "gangScheduler=volcano",
         "clusterDomain=c.example", "logLevel=debug", "logJson=true", "extraArgs[0]=--kube-api-qps=5",
-        "rbac.create=false", "rbac.namespaced=true", "rbac.users=false", "crds.install=false",
+        "rbac.create=false", "rbac.namespaced=true", "rbac.users=false", "rbac.kueue=true", "crds.install=false",
         "crds.keep=false", "crds.mpijob=true", "resources.limits.memory=1Gi", "nodeSelector.a=b",
         "tolerations[0].operator=Exists", "affinity.nodeAffinity.x=y", "priorityClassName=p",
         "podAnnotations.a=b", "podLabels.a=b", "networkPolicy.enabled=false",
@@ -300,11 +301,13 @@ def the_api_server_takes_all_of_it() -> None:
     make_namespace("ringmaster")
     make_namespace("mpi-operator")
     sets = {f: kustomize(f) for f in (".", "overlays/namespaced", "overlays/mpi-operator", "overlays/gang")}
+    sets["overlays/kueue"] = kustomize("overlays/kueue")
     sets["crd/mpijob"] = kustomize("crd/mpijob")
     for value in (
         "replicas=1,leaderElection=false",
         "rbac.namespaced=true",
         "gangScheduler=volcano",
+        "rbac.kueue=true",
         "crds.mpijob=true",
         "podAnnotations.a=b,podLabels.a=b,nodeSelector.a=b,priorityClassName=p,logJson=true",
         "tolerations[0].operator=Exists,imagePullSecrets[0].name=s",
