@@ -13,8 +13,7 @@
  *           409 422           changed meanwhile, or another object of that name: for
  *                             kinds without a watch GET, then as for CREATE
  *   DELETE  200 404 409       deleted, or another object of that name: done
- *   EXPLAIN GET               the Events of a pod that does not start (pod_events.c), or
- *                             an object that says why the job waits (inquire.c)
+ *   EXPLAIN GET               what says why the job waits (pod_events.c, inquire.c)
  *   LOOK    GET 404, or an    the store marks the object missing. Every other result,
  *           other job's       also no answer, changes nothing
  *   anything else             CreateFailed, UpdateFailed, DeleteFailed: retried with

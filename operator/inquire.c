@@ -65,8 +65,8 @@ static void on_inquired(void *arg, const struct kube_reply *r)
     result = inquire_read(q, r, &a, &object);
     if (result != INQUIRY_FOUND)
         log_debug("why a job waits is not known, continuing",
-                  "job=%s kind=%s http=%d cause=\"%s\"", q->key,
-                  kube_kind_name(q->kind), r->answer.http, r->answer.message);
+                  "job=%s kind=%s cause=\"%s\"", q->key, kube_kind_name(q->kind),
+                  r->answer.message);
     store_take_inquiry(q->op->store, q->key, q->job->uid, q->kind, result,
                        result == INQUIRY_FOUND ? object : NULL, clock_wall_s());
     arena_release(&a);

@@ -231,7 +231,7 @@ static void put_reasons(const char *s, const char *end, struct strbuf *out)
         strbuf_printf(out, ", %u more reason%s", n_left, n_left == 1 ? "" : "s");
 }
 
-/* What follows tells that no pod can be preempted: a consequence. */
+/* What follows is about preemption: no pod can be preempted, a consequence. */
 static const char *reasons_end(const char *s)
 {
     static const char *const marks[] = {

@@ -80,7 +80,7 @@ def tests(suite: Suite) -> None:
         volumes = [{"name": "data", "configMap": {"name": "data"}}]
         mount = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
         apply(horovodjob("mount", ["true"], volumes=volumes, container=mount), ns)
-        why = 'configmap "data" not found'
+        why = 'waits for volume data: configmap "data" not found (since '
         wait("the job says why", lambda: why in status_of("mount", ns).get("message", ""), 180)
         reasons = [e["reason"] for e in items("events", ns) if e["involvedObject"]["kind"] == "HorovodJob"]
         expect("PodsNotStarted" in reasons, "an Event says it, too", str(reasons))

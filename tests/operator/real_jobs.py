@@ -44,10 +44,11 @@ def a_pod_that_does_not_start_says_why_in_the_job() -> None:
     ns = api.namespace("t-explain")
     api.make(ns, job())
     about = {"kind": "Pod", "namespace": ns, "name": "j-worker-0", "uid": all_there(ns)["j-worker-0"]}
-    why = 'MountVolume.SetUp failed for volume "data" : configmap "data" not found'
+    said = 'MountVolume.SetUp failed for volume "data" : configmap "data" not found'
+    why = 'worker 0 (node n1) waits for volume data: configmap "data" not found (since '
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     event = manifest(
-        "v1", "Event", "why", involvedObject=about, type="Warning", message=why, lastTimestamp=now
+        "v1", "Event", "why", involvedObject=about, type="Warning", message=said, lastTimestamp=now
     )
     binding = manifest("v1", "Binding", "j-worker-0", target={"kind": "Node", "name": "n1"})
     api.call("POST", CORE.format(ns=ns) + "events", event)
@@ -105,6 +106,10 @@ def a_full_quota_is_reported_and_retried() -> None:
         ),
     )
     expect(status["state"] == "Pending", "not failed", status)
+    made = [p["metadata"]["name"] for p in api.items(ns, "pods")]
+    refused = 0 if made == ["j-worker-1"] else 1
+    why = f"the API server refuses worker {refused}'s pod: quota q: pods used 1 of 1, it needs 1"
+    wait("the job says why", lambda: why in api.status(ns, "j").get("message", ""))
     api.delete(ns, "resourcequotas", "q")
     all_there(ns)
 

@@ -482,7 +482,7 @@ static const struct why_row rows[] = {
      "2 of 4 workers run; " QUOTA_WHY
      "; worker 2 (node n2) cannot pull its image r/x:1: "
      "not found"},
-    {"a failed pod waits for nothing",
+    {"a failed pod does not wait",
      {"'phase':'Failed'," UNSCHEDULED(NO_GPU), UNSCHEDULED(NO_GPU)},
      {0},
      NULL,

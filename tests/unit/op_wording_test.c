@@ -154,11 +154,11 @@ UNIT_TEST(an_image_is_named_with_one_cause)
          "failed to "
          "resolve reference \"r.example/train:2\": r.example/train:2: not found",
          "r.example/train:2: not found", false},
-        {"failed to pull and unpack image \"docker.io/library/x:1\": failed to resolve "
-         "reference \"docker.io/library/x:1\": pull access denied, repository does not "
+        {"failed to pull and unpack image \"r.example/x:1\": failed to resolve "
+         "reference \"r.example/x:1\": pull access denied, repository does not "
          "exist or may require authorization: server message: insufficient_scope: "
          "authorization failed",
-         "docker.io/library/x:1: the registry denies access, or it does not exist; see "
+         "r.example/x:1: the registry denies access, or it does not exist; see "
          "imagePullSecrets",
          false},
         {"rpc error: code = Unknown desc = failed to pull and unpack image "
@@ -257,8 +257,9 @@ UNIT_TEST(containers_do_not_start_for_one_reason)
         {"failed to create containerd task: failed to create shim task: OCI runtime "
          "create "
          "failed: runc create failed: unable to start container process: error during "
-         "container init: exec: \"trian\": executable file not found in $PATH: unknown",
-         "exec: \"trian\": executable file not found in $PATH", false},
+         "container init: exec: \"trainer\": executable file not found in $PATH: "
+         "unknown",
+         "exec: \"trainer\": executable file not found in $PATH", false},
         {"back-off 10s restarting failed container=main pod=j-launcher-x_ml(" ID ")",
          "it ends again and again, see kubectl logs --previous", false},
         {"back-off 5m0s restarting failed container=main pod=j-launcher-x_ml(" ID ")",
