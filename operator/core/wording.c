@@ -49,6 +49,12 @@ static size_t grpc_length(const char *s)
     return end ? (size_t)(end - s) + strlen(" desc = ") : 0;
 }
 
+/* "10.0.0.5:54321->10.96.0.10:53", from the arrow on. */
+static bool is_connection(const char *s)
+{
+    return s[0] == '-' && s[1] == '>' && (isdigit((unsigned char)s[2]) || s[2] == '[');
+}
+
 /* n bytes of s into ret, as one line, without ids and codes, and without the full stop. */
 static void put_clean(const char *s, size_t n, char ret[WORDING_SIZE])
 {
@@ -62,6 +68,10 @@ static void put_clean(const char *s, size_t n, char ret[WORDING_SIZE])
                    && (skip = id_length(s)) > 0) {
             ret[k++] = '*';
             s += skip;
+        } else if (is_connection(s)) { /* the sender's port is another one each time */
+            while (k > 0 && ret[k - 1] != ' ')
+                k--;
+            s += 2;
         } else {
             ret[k++] = (unsigned char)*s < ' ' ? ' ' : *s;
             s++;

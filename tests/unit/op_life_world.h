@@ -167,6 +167,8 @@ static void put_pod(struct store *store, uint32_t i, const struct sim_pod *p)
                       .reason = text_borrow(p->is_evicted ? "Evicted" : ""),
                       .message = text_borrow(""),
                       .waiting = text_borrow(""),
+                      .wait_reason = text_borrow(""),
+                      .wait_container = text_borrow(""),
                       .hint = text_borrow(""),
                       .exit_container = text_borrow(is_over ? "t" : ""),
                       .exit_reason = text_borrow(is_over ? "Error" : ""),

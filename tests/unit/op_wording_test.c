@@ -168,6 +168,12 @@ UNIT_TEST(an_image_is_named_with_one_cause)
          "10.96.0.10:53: no such host",
          "r.example/t: dial tcp: lookup r.example on 10.96.0.10:53: no such host",
          false},
+        {"failed to pull image \"x\": failed to do request: dial tcp: lookup r.example "
+         "on "
+         "10.96.0.10:53: read udp 10.244.0.5:54321->10.96.0.10:53: i/o timeout",
+         "x: dial tcp: lookup r.example on 10.96.0.10:53: read udp 10.96.0.10:53: i/o "
+         "timeout",
+         false},
         {"Back-off pulling image \"x\"", "x", false},
         {"Failed to apply default image tag \"Team/X\": couldn't parse image name "
          "\"Team/X\": invalid reference format: repository name must be lowercase",
