@@ -19,6 +19,7 @@ from datetime import datetime
 
 import ends
 import roles
+import waits
 from cluster import (
     ROOT,
     SEED,
@@ -407,6 +408,7 @@ def the_restricted_example_runs_where_it_says() -> None:
 
 roles.tests(suite)
 ends.tests(suite)
+waits.tests(suite)
 
 
 @suite.test

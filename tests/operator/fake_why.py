@@ -5,11 +5,15 @@ the PodGroup of pods without a node, Kueue's Workload of a suspended job. How of
 
 from __future__ import annotations
 
+import json
+
 from api import expect, wait
 from fake_world import OPEN, World, mpijob, refuse, suite
 
 LACK = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
-NO_VICTIMS = " no new claims to deallocate, preemption: 0/3 nodes are available: 3 No preemption victims found."
+NO_VICTIMS = (
+    " no new claims to deallocate, preemption: 0/3 nodes are available: 3 No preemption victims found."
+)
 GANG = (
     "1/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable; Pending: 1 "
     "Schedulable, 1 Unschedulable. Origin reason is j0-worker-1: 0/3 nodes are unavailable: 3 Insufficient cpu."
@@ -71,7 +75,7 @@ def a_quota_names_the_pod_and_the_numbers() -> None:
     def hook(w, h, method, plural, query):
         if method != "POST" or plural != "pods" or not full:
             return False
-        w.fake.answer(h, 403, '{"code": 403, "message": "%s"}' % QUOTA.replace('"', '\\"'))
+        w.fake.answer(h, 403, json.dumps({"code": 403, "message": QUOTA}))
         return True
 
     full = [True]
@@ -187,8 +191,18 @@ def a_suspended_mpijob_says_what_kueue_waits_for() -> None:
         body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team-a"}
         body["spec"]["runPolicy"] = {"suspend": True}
         conditions = [
-            {"type": "Created", "status": "True", "reason": "MPIJobCreated", "message": "MPIJob ns/m is created."},
-            {"type": "Suspended", "status": "True", "reason": "MPIJobSuspended", "message": "MPIJob suspended"},
+            {
+                "type": "Created",
+                "status": "True",
+                "reason": "MPIJobCreated",
+                "message": "MPIJob ns/m is created.",
+            },
+            {
+                "type": "Suspended",
+                "status": "True",
+                "reason": "MPIJobSuspended",
+                "message": "MPIJob suspended",
+            },
         ]
         times = {"lastTransitionTime": LONG_AGO, "lastUpdateTime": LONG_AGO}
         body["status"] = {"conditions": [c | times for c in conditions]}
@@ -199,7 +213,9 @@ def a_suspended_mpijob_says_what_kueue_waits_for() -> None:
         return next((c["message"] for c in conditions if c["type"] == "Running"), "")
 
     with World(jobs=0, before=job) as w:
-        start = "MPIJob ns/m is suspended; suspended by Kueue: the Workload in queue team-a is not admitted: "
+        start = (
+            "MPIJob ns/m is suspended; suspended by Kueue: the Workload in queue team-a is not admitted: "
+        )
         wait("why", lambda: running(w).startswith(start))
         expect(lists(w) == 1, "once", str(lists(w)))
         expect(created(w, "m") == "MPIJob ns/m is created.", created(w, "m"))
