@@ -6,17 +6,37 @@
 #include "operator/core/wording.h"
 
 #include <ctype.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/mem.h"
-#include "runtime/base/strbuf.h"
 
 #define MAX_BYTES     (WORDING_SIZE - 1)
 #define ID_DIGITS     32 /* hexadecimal, at least: of a sandbox, a container, a digest */
 #define MAX_REASONS   4  /* of nodes, in the scheduler's list */
 #define MAX_RESOURCES 3  /* of a quota */
+
+/* On the stack: no text may depend on whether memory was there. */
+struct words {
+    char p[8 * WORDING_SIZE];
+    size_t n;
+};
+
+__attribute__((format(printf, 2, 3))) static void
+words_add(struct words *w, const char *fmt, ...)
+{
+    size_t room = sizeof(w->p) - w->n;
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(w->p + w->n, room, fmt, ap);
+    va_end(ap);
+    if (n > 0)
+        w->n += (size_t)n < room ? (size_t)n : room - 1;
+}
 
 static const char *text_after(const char *s, const char *word)
 {
@@ -140,16 +160,16 @@ list_value(const struct amount_list *list, const char *key, size_t n_key)
     return (struct amount_list){"?", 1};
 }
 
-static void put_quota(const char *s, struct strbuf *out)
+static void put_quota(const char *s, struct words *out)
 {
     const char *name = text_after(s, "exceeded quota: ");
     struct amount_list requested, used, limited;
     const char *key, *end;
 
-    strbuf_printf(out, "quota %.*s: ", (int)strcspn(name, ", "), name);
+    words_add(out, "quota %.*s: ", (int)strcspn(name, ", "), name);
     if (!list_find(name, "requested: ", &requested) || !list_find(name, "used: ", &used)
         || !list_find(name, "limited: ", &limited)) {
-        strbuf_puts(out, "exceeded");
+        words_add(out, "%s", "exceeded");
         return;
     }
     key = limited.p;
@@ -160,8 +180,8 @@ static void put_quota(const char *s, struct strbuf *out)
                            u = list_value(&used, key, n_key),
                            l = list_value(&limited, key, n_key);
 
-        strbuf_printf(out, "%s%.*s used %.*s of %.*s, it needs %.*s", n ? "; " : "",
-                      (int)n_key, key, (int)u.n, u.p, (int)l.n, l.p, (int)r.n, r.p);
+        words_add(out, "%s%.*s used %.*s of %.*s, it needs %.*s", n ? "; " : "",
+                  (int)n_key, key, (int)u.n, u.p, (int)l.n, l.p, (int)r.n, r.p);
         key += strcspn(key, ",") + 1;
     }
 }
@@ -169,33 +189,31 @@ static void put_quota(const char *s, struct strbuf *out)
 bool wording_refusal(const char *message, char ret[WORDING_SIZE])
 {
     const char *why = text_after(message, " is forbidden: "), *p;
-    CLEANUP(strbuf_release) struct strbuf text = {0};
+    struct words text = {.n = 0};
 
-    strbuf_init(&text, 4096);
     if (!why)
         why = message;
     if (strstr(why, "exceeded quota: ")) {
         put_quota(why, &text);
     } else if ((p = text_after(why, "failed quota: "))) {
-        strbuf_printf(&text, "quota %.*s: it %s", (int)strcspn(p, ":"), p,
-                      p[strcspn(p, ":")] ? p + strcspn(p, ":") + 2
-                                         : "must be complete");
+        words_add(&text, "quota %.*s: it %s", (int)strcspn(p, ":"), p,
+                  p[strcspn(p, ":")] ? p + strcspn(p, ":") + 2 : "must be complete");
     } else if ((p = text_after(why, "admission webhook \""))) {
         const char *denied = text_after(p, "denied the request: ");
 
-        strbuf_printf(&text, "webhook %.*s: %s", (int)strcspn(p, "\""), p,
-                      denied ? denied : p + strcspn(p, " ") + 1);
+        words_add(&text, "webhook %.*s: %s", (int)strcspn(p, "\""), p,
+                  denied ? denied : p + strcspn(p, " ") + 1);
     } else if (text_starts(why, "violates PodSecurity \"")) {
         p = text_after(why, "violates PodSecurity \"");
-        strbuf_printf(&text, "PodSecurity %.*s%s", (int)strcspn(p, "\""), p,
-                      p + strcspn(p, "\"") + 1);
+        words_add(&text, "PodSecurity %.*s%s", (int)strcspn(p, "\""), p,
+                  p + strcspn(p, "\"") + 1);
     } else if (text_starts(why, "pod rejected: ")) {
-        strbuf_puts(&text, text_after(why, "pod rejected: "));
+        words_add(&text, "%s", text_after(why, "pod rejected: "));
     } else {
         put_text(why, ret);
         return why != message;
     }
-    put_text(strbuf_str(&text), ret);
+    put_text(text.p, ret);
     return true;
 }
 
@@ -217,7 +235,7 @@ static bool reason_is_lack(const char *s)
 }
 
 /* Of many reasons those of resources and the first others. */
-static void put_reasons(const char *s, const char *end, struct strbuf *out)
+static void put_reasons(const char *s, const char *end, struct words *out)
 {
     unsigned n_lack = 0, n_other = 0, n_left = 0, n_put = 0;
 
@@ -230,15 +248,15 @@ static void put_reasons(const char *s, const char *end, struct strbuf *out)
         if (is_lack
             || n_other + (n_lack < MAX_REASONS ? n_lack : MAX_REASONS) < MAX_REASONS) {
             n_other += !is_lack;
-            strbuf_printf(out, "%s%.*s", n_put++ ? ", " : "",
-                          (int)((next ? next - 2 : end) - p), p);
+            words_add(out, "%s%.*s", n_put++ ? ", " : "",
+                      (int)((next ? next - 2 : end) - p), p);
         } else {
             n_left++;
         }
         p = next;
     }
     if (n_left > 0)
-        strbuf_printf(out, ", %u more reason%s", n_left, n_left == 1 ? "" : "s");
+        words_add(out, ", %u more reason%s", n_left, n_left == 1 ? "" : "s");
 }
 
 /* What follows is about preemption: no pod can be preempted, a consequence. */
@@ -261,24 +279,25 @@ static const char *reasons_end(const char *s)
 }
 
 /* A claim without a volume: no node can help, so their number says nothing. */
-static bool put_claim(const char *s, struct strbuf *out)
+static bool put_claim(const char *s, struct words *out)
 {
     const char *name = text_after(s, "persistentvolumeclaim \""), *p;
 
     if (name && text_starts(name + strcspn(name, "\""), "\" not found")) {
-        strbuf_printf(out, "PersistentVolumeClaim %.*s does not exist",
-                      (int)strcspn(name, "\""), name);
+        words_add(out, "PersistentVolumeClaim %.*s does not exist",
+                  (int)strcspn(name, "\""), name);
         return true;
     }
     if (strstr(s, "unbound immediate PersistentVolumeClaims")) {
-        strbuf_puts(out, "a PersistentVolumeClaim is not bound, see kubectl get pvc");
+        words_add(out, "%s",
+                  "a PersistentVolumeClaim is not bound, see kubectl get pvc");
         return true;
     }
     p = text_after(s, "waiting for ephemeral volume controller to create the "
                       "persistentvolumeclaim \"");
     if (p)
-        strbuf_printf(out, "PersistentVolumeClaim %.*s is not created yet",
-                      (int)strcspn(p, "\""), p);
+        words_add(out, "PersistentVolumeClaim %.*s is not created yet",
+                  (int)strcspn(p, "\""), p);
     return p != NULL;
 }
 
@@ -286,18 +305,17 @@ void wording_scheduler(const char *message, char ret[WORDING_SIZE])
 {
     const char *end = reasons_end(message);
     const char *list = text_after(message, " nodes are available: ");
-    CLEANUP(strbuf_release) struct strbuf text = {0};
+    struct words text = {.n = 0};
 
-    strbuf_init(&text, 8192);
     if (strstr(message, "non-empty scheduling gates")) {
-        strbuf_puts(&text, "its scheduling gates are not removed");
+        words_add(&text, "%s", "its scheduling gates are not removed");
     } else if (!put_claim(message, &text)) {
-        strbuf_add(&text, message,
-                   (size_t)((list && list < end ? list : end) - message));
+        words_add(&text, "%.*s", (int)((list && list < end ? list : end) - message),
+                  message);
         if (list && list < end)
             put_reasons(list, end, &text);
     }
-    put_text(strbuf_status(&text) == 0 ? strbuf_str(&text) : message, ret);
+    put_text(text.p, ret);
 }
 
 /* gang.go: "5/8 tasks in gang unschedulable: pod group is not ready, 8 Pending, 8
@@ -308,22 +326,21 @@ void wording_volcano(const char *message, char ret[WORDING_SIZE])
     char *end;
     unsigned long n = strtoul(message, &end, 10), of = 0;
     const char *origin = text_after(message, "Origin reason is ");
-    CLEANUP(strbuf_release) struct strbuf text = {0};
+    struct words text = {.n = 0};
 
-    strbuf_init(&text, 8192);
     if (end != message && *end == '/')
         of = strtoul(end + 1, &end, 10);
     if (of == 0 || !text_starts(end, " tasks in gang unschedulable: ")) {
         put_text(message, ret);
         return;
     }
-    strbuf_printf(&text, "%lu of %lu pods do not fit", n, of);
+    words_add(&text, "%lu of %lu pods do not fit", n, of);
     if (origin && origin[strcspn(origin, " :")] == ':')
         origin += strcspn(origin, ":") + 2; /* behind the name of one pod */
     if (origin)
-        strbuf_printf(&text, " (Volcano: %.*s)", (int)(reasons_end(origin) - origin),
-                      origin);
-    put_text(strbuf_status(&text) == 0 ? strbuf_str(&text) : message, ret);
+        words_add(&text, " (Volcano: %.*s)", (int)(reasons_end(origin) - origin),
+                  origin);
+    put_text(text.p, ret);
 }
 
 void wording_kueue(const char *message, char ret[WORDING_SIZE])
@@ -385,12 +402,11 @@ void wording_image(const char *message, char ret[WORDING_SIZE])
 {
     const char *image = "", *why = image_cause(message), *behind;
     size_t n = 0;
-    CLEANUP(strbuf_release) struct strbuf text = {0};
+    struct words text = {.n = 0};
 
-    strbuf_init(&text, 8192);
     if (!quoted(message, &image, &n)) {
-        strbuf_printf(&text, "(%s)", message);
-        put_text(strbuf_str(&text), ret);
+        words_add(&text, "(%s)", message);
+        put_text(text.p, ret);
         return;
     }
     if (!why)
@@ -398,21 +414,21 @@ void wording_image(const char *message, char ret[WORDING_SIZE])
     behind = image + n + 1;
     if (!why && text_starts(behind, ": "))
         why = behind + 2;
-    strbuf_printf(&text, "%.*s%s%s", (int)n, image, why ? ": " : "", why ? why : "");
-    put_text(strbuf_status(&text) == 0 ? strbuf_str(&text) : message, ret);
+    words_add(&text, "%.*s%s%s", (int)n, image, why ? ": " : "", why ? why : "");
+    put_text(text.p, ret);
 }
 
 /* "Unable to attach or mount volumes: unmounted volumes=[data], unattached volumes=[],
  * failed to process volumes=[]: context deadline exceeded" */
-static void put_unmounted(const char *s, struct strbuf *out)
+static void put_unmounted(const char *s, struct words *out)
 {
     const char *names = text_after(s, "unmounted volumes=["), *why = NULL;
 
     for (const char *p = s; (p = strstr(p, "]: ")); p += 3)
         why = p + 3;
-    strbuf_printf(out, "volume %.*s: not mounted in time%s%s%s",
-                  names ? (int)strcspn(names, "]") : 1, names ? names : "?",
-                  why ? " (" : "", why ? why : "", why ? ")" : "");
+    words_add(out, "volume %.*s: not mounted in time%s%s%s",
+              names ? (int)strcspn(names, "]") : 1, names ? names : "?",
+              why ? " (" : "", why ? why : "", why ? ")" : "");
 }
 
 bool wording_volume(const char *message, char ret[WORDING_SIZE])
@@ -422,9 +438,8 @@ bool wording_volume(const char *message, char ret[WORDING_SIZE])
     const char *name, *why;
     bool is_volume = false;
     size_t n;
-    CLEANUP(strbuf_release) struct strbuf text = {0};
+    struct words text = {.n = 0};
 
-    strbuf_init(&text, 8192);
     for (size_t i = 0; i < ARRAY_LEN(marks); i++)
         is_volume |= text_starts(message, marks[i]);
     if (text_starts(message, "Unable to attach or mount volumes: ")) {
@@ -432,12 +447,12 @@ bool wording_volume(const char *message, char ret[WORDING_SIZE])
     } else if (is_volume && quoted(message, &name, &n)) {
         why = name + n + 1;
         why += strspn(why, " :");
-        strbuf_printf(&text, "volume %.*s: %s", (int)n, name, why);
+        words_add(&text, "volume %.*s: %s", (int)n, name, why);
     } else {
         put_text(message, ret);
         return false;
     }
-    put_text(strbuf_status(&text) == 0 ? strbuf_str(&text) : message, ret);
+    put_text(text.p, ret);
     return true;
 }
 

@@ -50,9 +50,10 @@ def a_pod_that_does_not_start_says_why_in_the_job() -> None:
     event = manifest(
         "v1", "Event", "why", involvedObject=about, type="Warning", message=said, lastTimestamp=now
     )
-    binding = manifest("v1", "Binding", "j-worker-0", target={"kind": "Node", "name": "n1"})
     api.call("POST", CORE.format(ns=ns) + "events", event)
-    api.call("POST", CORE.format(ns=ns) + "pods/j-worker-0/binding", binding)
+    for pod in "j-worker-0", "j-worker-1":
+        binding = manifest("v1", "Binding", pod, target={"kind": "Node", "name": "n1"})
+        api.call("POST", CORE.format(ns=ns) + f"pods/{pod}/binding", binding)
     wait("the job says why", lambda: why in api.status(ns, "j").get("message", ""), 90)
     expect("PodsNotStarted" in api.reasons(ns), "an Event says it, too", api.reasons(ns))
 

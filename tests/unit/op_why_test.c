@@ -8,6 +8,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/live/live_report.h"
 #include "tests/unit/op_why_rows.h"
+#include "tests/unit/torture.h"
 
 static struct pod *row_pod(
     struct arena *a, const char *status, const char *hint, uint32_t i, bool is_bound)
@@ -90,6 +91,52 @@ UNIT_TEST(the_first_obstacle_is_named_first)
     assert_true(ARRAY_LEN(rows) >= 40);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         row_check(&rows[i]);
+}
+
+static int why_in_little_memory(void *arg)
+{
+    struct why_query q = *(const struct why_query *)arg;
+    struct inquiry known = {
+        .kind = KUBE_WORKLOAD, .result = INQUIRY_FOUND, .asked_s = 1, .text = "t"};
+    struct job_meta job = {.name = "j", .kueue_queue = "q"};
+    CLEANUP(arena_release) struct arena a;
+    struct why why;
+    int rc;
+
+    arena_init(&a, 1u << 20);
+    rc = why_not_running(&q, &a, &why);
+    if (rc == 0 && !why_suspended(&job, &known, 0, &a))
+        rc = -ENOMEM;
+    return rc;
+}
+
+UNIT_TEST(memory_may_run_out)
+{
+    static const char *const status[] = {UNSCHEDULED(NO_GPU),
+                                         WAITS("ErrImagePull", PULL)};
+    struct job_meta job = {.ns = "ns", .name = "j", .kueue_queue = ""};
+    struct inquiry group = {
+        .kind = KUBE_SCHEDULER_GROUP, .result = INQUIRY_FOUND, .asked_s = NOW_S};
+    struct worker w[2];
+    struct observed seen = {.crew[ROLE_WORKER] = {.w = w, .n = 2}, .inquiry = &group};
+    struct job_shape shape = {.n[ROLE_WORKER] = 2};
+    struct sync_outcome outcome = {
+        .trouble = TROUBLE_RETRY, .reason = "CreateFailed", .message = QUOTA};
+    struct why_query q = {.job = &job,
+                          .seen = &seen,
+                          .shape = &shape,
+                          .outcome = &outcome,
+                          .n_pods = 2,
+                          .is_gang = true,
+                          .now_wall_s = NOW_S};
+    CLEANUP(arena_release) struct arena a;
+
+    arena_init(&a, 1u << 20);
+    (void)snprintf(group.text, sizeof(group.text), "its 2 pods must fit at once");
+    for (uint32_t i = 0; i < 2; i++)
+        w[i] = (struct worker){.state = WORKER_SEEN,
+                               .pod = row_pod(&a, status[i], NULL, i, i == 1)};
+    torture(why_in_little_memory, &q);
 }
 
 /* A normal start passes through these in seconds. */
