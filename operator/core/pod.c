@@ -552,7 +552,7 @@ bool pod_equal(const struct pod *a, const struct pod *b)
            && a->grace_s == b->grace_s && a->has_exit == b->has_exit
            && a->n_restarts == b->n_restarts && a->is_held == b->is_held
            && a->is_stopped == b->is_stopped && a->is_tracked == b->is_tracked
-           && a->is_init_wait == b->is_init_wait && a->exit_code == b->exit_code
+           && !a->init_wall_us == !b->init_wall_us && a->exit_code == b->exit_code
            && a->exit_signal == b->exit_signal;
 }
 

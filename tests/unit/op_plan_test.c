@@ -34,7 +34,7 @@
  *   report          the failure report in its message: {rank, exit, signal, why, us,
  *                   output, host or "of" (a worker's index), at}
  *   others          containers besides "train": [{name, exit, exitReason, text, at,
- *                   init: true, restarts: true}]; without an exit they run
+ *                   init: true, restarts: true}]; without an exit they run, "since"
  *
  * The transcript has the state, the actions of the plan with their stage, the events,
  * and what is written to the status, as differences to the stored one with the counts of
@@ -222,6 +222,8 @@ static void plan_add_status(struct build *b,
         plan_set(b, o, "state.waiting.message", node_str(w, "waiting"));
     } else {
         golden_set(b, o, "state.running", node_object(b));
+        if (node_str(w, "since"))
+            plan_set(b, o, "state.running.startedAt", node_str(w, "since"));
     }
     node_add(b, all, o);
 }

@@ -93,6 +93,49 @@ UNIT_TEST(the_first_obstacle_is_named_first)
         row_check(&rows[i]);
 }
 
+/* What a PodGroup said of earlier pods is not said of new ones. */
+UNIT_TEST(an_old_answer_does_not_count)
+{
+    struct job_meta job = {.ns = "ns", .name = "j", .kueue_queue = ""};
+    struct inquiry group = {
+        .kind = KUBE_VOLCANO_GROUP, .result = INQUIRY_FOUND, .text = "of the PodGroup"};
+    struct worker w = {.state = WORKER_SEEN};
+    struct observed seen = {.crew[ROLE_WORKER] = {.w = &w, .n = 1}, .inquiry = &group};
+    struct job_shape shape = {.n[ROLE_WORKER] = 1};
+    struct sync_outcome outcome = {.reason = "", .message = ""};
+    struct why_query q = {.job = &job,
+                          .seen = &seen,
+                          .shape = &shape,
+                          .outcome = &outcome,
+                          .n_pods = 1,
+                          .is_gang = true,
+                          .now_wall_s = NOW_S};
+    CLEANUP(arena_release) struct arena a;
+    struct why why;
+
+    arena_init(&a, 1u << 20);
+    w.pod = row_pod(&a, UNSCHEDULED(NO_GPU), NULL, 0, false); /* of second 840 */
+    for (uint64_t asked_s = 839; asked_s < 841; asked_s++) {
+        group.asked_s = asked_s;
+        assert_int_equal(why_not_running(&q, &a, &why), 0);
+        assert_int_equal(why.first,
+                         asked_s < 840 ? OBSTACLE_SCHEDULER : OBSTACLE_GROUP);
+    }
+}
+
+UNIT_TEST(the_start_of_an_init_container_is_a_change)
+{
+    CLEANUP(arena_release) struct arena a;
+    const struct pod *waits, *runs;
+
+    arena_init(&a, 1u << 20);
+    waits = row_pod(&a, INIT("'waiting':{'reason':'PodInitializing'}"), NULL, 0, true);
+    runs = row_pod(&a, INIT("'running':{'startedAt':'1970-01-01T00:15:00Z'}"), NULL, 0,
+                   true);
+    assert_false(pod_equal(waits, runs));
+    assert_true(pod_equal(runs, runs));
+}
+
 static int why_in_little_memory(void *arg)
 {
     struct why_query q = *(const struct why_query *)arg;
