@@ -89,9 +89,9 @@ static enum obstacle hint_read(const char *hint, char detail[WORDING_SIZE])
 static enum obstacle
 silence_read(const struct pod *p, uint64_t now_s, char detail[WORDING_SIZE])
 {
-    bool is_bound = p->bound_wall_us || *p->node;
+    bool is_judged = p->bound_wall_us || *p->node || pod_is_unscheduled(p);
 
-    if (!is_bound && wait_has_lasted(p->made_wall_us, now_s)) {
+    if (!is_judged && wait_has_lasted(p->made_wall_us, now_s)) {
         (void)snprintf(
             detail, WORDING_SIZE,
             "none has considered it; see spec.schedulerName of the template");
@@ -137,9 +137,13 @@ static bool pods_wait_alike(const struct pod *a, const struct pod *b)
 {
     return strcmp(a->waiting, b->waiting) == 0 && strcmp(a->hint, b->hint) == 0
            && strcmp(a->wait_reason, b->wait_reason) == 0
-           && strcmp(a->wait_container, b->wait_container) == 0
-           && !a->init_wall_us == !b->init_wall_us && a->usual == b->usual
-           && !a->bound_wall_us == !b->bound_wall_us;
+           && strcmp(a->wait_container, b->wait_container) == 0 && a->usual == b->usual;
+}
+
+/* True if what the pod waits for does not depend on how long it does. */
+static bool pod_says_why(const struct pod *p)
+{
+    return !waiting_is_usual(p->waiting) || *p->hint;
 }
 
 /* Equal but for the pods' own names, as in those of their claims. */
@@ -175,8 +179,7 @@ static void why_add_pod(struct why_work *w, const struct pod *p, const char *who
     enum obstacle kind;
 
     for (size_t i = 0; i < w->n; i++) { /* most pods wait for the same */
-        if (w->v[i].p && wait_has_lasted(p->made_wall_us, w->q->now_wall_s)
-            && pods_wait_alike(w->v[i].p, p) && w->v[i].kind < OBSTACLE_INIT) {
+        if (w->v[i].p && pod_says_why(p) && pods_wait_alike(w->v[i].p, p)) {
             w->v[i].n++;
             return;
         }
