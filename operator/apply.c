@@ -35,7 +35,6 @@
 #include "operator/doc/json.h"
 #include "operator/doc/object.h"
 #include "operator/inquire.h"
-#include "operator/pod_events.h"
 #include "operator/ssh_key.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
@@ -57,8 +56,9 @@ struct apply {
     unsigned n_open;
     bool is_pumping;
     struct sync_outcome outcome;
-    const struct action *looked; /* the last LOOK that found our object; or NULL */
-    char looked_uid[UID_SIZE];   /* of that object */
+    const struct action *troubled; /* the action of the outcome; NULL: no trouble */
+    const struct action *looked;   /* the last LOOK that found our object; or NULL */
+    char looked_uid[UID_SIZE];     /* of that object */
 };
 
 struct apply_step {
@@ -70,17 +70,22 @@ struct apply_step {
 
 static void apply_pump(struct apply *a);
 
-/* Keeps the first failure: later ones are mostly its consequences. */
+/* Keeps the first failure: later ones are mostly its consequences. Of those that fail side
+ * by side it is the first of the plan, so that the text is the same at each try. */
 static void apply_set_trouble(struct apply *a,
                               enum trouble t,
                               const char *reason,
                               const struct action *x,
                               const char *text)
 {
+    bool is_earlier =
+        a->outcome.trouble == t && x->stage == a->troubled->stage && x < a->troubled;
     const char *message;
 
-    if (a->outcome.trouble != TROUBLE_NONE)
+    if (a->outcome.trouble != TROUBLE_NONE && !is_earlier)
         return;
+    a->troubled = x;
+    a->outcome.is_conflict &= !is_earlier;
     message =
         arena_printf(a->arena, "%s %s: %s", kube_kind_name(x->kind), x->name, text);
     a->outcome.trouble = t;
@@ -535,14 +540,8 @@ static void apply_start_step(struct apply *a, const struct action *x)
     *s = (struct apply_step){.a = a, .action = x};
     (void)snprintf(s->uid, sizeof(s->uid), "%s", uid_of(a, x));
     a->n_open++;
-    if (x->verb == VERB_EXPLAIN && x->kind == KUBE_POD) {
-        pod_events_request(a->op, a->job->ns, x->name, x->uid, a->arena, on_explained,
-                           s);
-        return;
-    }
     if (x->verb == VERB_EXPLAIN) {
-        inquire_request(a->op, a->key, a->job, x->kind, x->name, a->arena, on_explained,
-                        s);
+        inquire_request(a->op, a->key, a->job, x, a->arena, on_explained, s);
         return;
     }
     rc = x->verb == VERB_LOOK ? step_get(s, on_looked, &err) : step_send(s, &err);

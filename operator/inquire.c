@@ -10,6 +10,7 @@
 #include "operator/core/labels.h"
 #include "operator/doc/json.h"
 #include "operator/doc/object.h"
+#include "operator/pod_events.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 
@@ -76,12 +77,12 @@ static void on_inquired(void *arg, const struct kube_reply *r)
 void inquire_request(struct controller *op,
                      const char *key,
                      const struct job_meta *job,
-                     enum kube_kind kind,
-                     const char *name,
+                     const struct action *x,
                      struct arena *a,
                      inquire_done_fn done,
                      void *arg)
 {
+    enum kube_kind kind = x->kind;
     struct inquire *q = arena_alloc(a, sizeof(*q));
     const char *selector = arena_printf(a, LABEL_KUEUE_JOB_UID "=%s", job->uid);
     struct kube_request rq = {
@@ -90,13 +91,17 @@ void inquire_request(struct controller *op,
     struct strbuf query;
     int rc = -ENOMEM;
 
+    if (kind == KUBE_POD) {
+        pod_events_request(op, job->ns, x->name, x->uid, a, done, arg);
+        return;
+    }
     strbuf_init(&query, 1024);
     if (kind == KUBE_WORKLOAD) {
         kube_query(&query, "labelSelector", selector);
         kube_query(&query, "limit", INQUIRE_LIMIT);
         rq.query = strbuf_str(&query);
     } else {
-        rq.name = name;
+        rq.name = x->name;
     }
     if (q && selector && strbuf_status(&query) == 0) {
         *q = (struct inquire){

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A list of Events by field selector: the API server reads all Events of the namespace for
- * it, so it is sent rarely. Called by apply.c. */
+ * it, so it is sent rarely. Called by inquire.c. */
 #include "operator/pod_events.h"
 
 #include <errno.h>

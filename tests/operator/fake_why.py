@@ -6,6 +6,7 @@ the PodGroup of pods without a node, Kueue's Workload of a suspended job. How of
 from __future__ import annotations
 
 import json
+import threading
 
 from api import expect, wait
 from fake_world import OPEN, World, mpijob, refuse, suite
@@ -80,11 +81,31 @@ def a_quota_names_the_pod_and_the_numbers() -> None:
 
     full = [True]
     with World(hook) as w:
-        wait("why", lambda: "the API server refuses worker 1's pod: quota team:" in message(w))
+        wait("why", lambda: "the API server refuses worker 0's pod: quota team:" in message(w))
         expect(message(w).endswith("requests.nvidia.com/gpu used 16 of 16, it needs 8"), message(w))
         full.clear()
         w.serves_job()
         wait("no word of it", lambda: message(w) == "all 2 workers run")
+
+
+@suite.test
+def pods_refused_side_by_side_are_named_in_their_order() -> None:
+    """Whichever answer comes first, the status stays the same."""
+    second = threading.Event()
+    times = []
+
+    def hook(w, h, method, plural, query):
+        if method != "POST" or plural != "pods":
+            return False
+        times.append(1)
+        if len(times) == 1:
+            second.wait(60)
+        w.fake.answer(h, 403, json.dumps({"code": 403, "message": QUOTA}))
+        second.set()
+        return True
+
+    with World(hook) as w:
+        wait("why", lambda: message(w).startswith("the API server refuses worker 0's pod: quota team:"))
 
 
 @suite.test
