@@ -62,6 +62,11 @@ ON_PURPOSE: list[tuple[str, str, str]] = [
         "so that the last line of the launcher's output is in the status",
     ),
     (r"^Pod far", r"dnsConfig\.searches", "the workers' search path follows --cluster-domain"),
+    (
+        r"^MPIJob ",
+        r"conditions\[\d+\]\.message: theirs .* is (created|suspended)\.\", ours .* is (created|suspended); ",
+        "why the job waits",
+    ),
     (r"^Event no-replicas ", r"ValidationError\.message", "field, value and what is allowed, in our words"),
 ]
 
