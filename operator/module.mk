@@ -10,7 +10,13 @@ $(eval $(call program,hvd-operator,$(OPERATOR_SHELL),opkube opnofault opcore liv
 $(eval $(call program,hvd-operator-faults,$(OPERATOR_SHELL) operator/kube/fault_env.c,opkube opcore live wire contract base,$(OPERATOR_LIBS)))
 ALL_BINS += $(O)/bin/hvd-operator
 
-$(eval $(call unit,op,opkube opnofault opcore live wire contract base,$(OPERATOR_LIBS)))
+# kubectl's plugin: one static program that runs kubectl for everything online (DECISIONS.md). The
+# sanitizers cannot be linked statically.
+$(eval $(call archive,opcli,$(wildcard operator/cli/core/*.c)))
+$(eval $(call program,kubectl-hvd,$(wildcard operator/cli/*.c),opcli opcore contract base,$(if $(filter plain,$(V)),-static) -ljansson -lyaml))
+ALL_BINS += $(O)/bin/kubectl-hvd
+
+$(eval $(call unit,op,opcli opkube opnofault opcore live wire contract base,$(OPERATOR_LIBS)))
 
 .PHONY: install-operator man-operator api-page
 install: install-operator

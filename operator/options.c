@@ -9,10 +9,10 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "operator/core/front.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
 
-#define DEFAULT_IMAGE   "localhost/hvd-runtime:dev"
 #define DEBUG_VERBOSITY 4u /* users of klog expect debug lines from -v 4 on */
 
 enum option_type {
@@ -47,7 +47,8 @@ static const struct operator_option {
      "$KUBEFLOW_NAMESPACE, else all",
      TYPE_TEXT, AT(ns), 0, 0},
     {"runtime-image", "IMAGE",
-     "image whose hvd-agent is copied into worker pods; default: " DEFAULT_IMAGE,
+     "image whose hvd-agent is copied into worker pods; "
+     "default: " DEFAULT_RUNTIME_IMAGE,
      TYPE_NAME, AT(runtime_image), 0, 0},
     {"cluster-domain", "DOMAIN",
      "DNS suffix of the cluster, appended to worker names; default: none, the pods' "
@@ -309,7 +310,7 @@ int options_parse(int argc,
                   struct err *err)
 {
     struct operator_options o = {.ns = default_ns,
-                                 .runtime_image = DEFAULT_IMAGE,
+                                 .runtime_image = DEFAULT_RUNTIME_IMAGE,
                                  .cluster_domain = "",
                                  .gang_scheduling = "",
                                  .lease_name = "hvd-operator",

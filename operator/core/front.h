@@ -14,6 +14,8 @@ enum gang { GANG_NONE, GANG_VOLCANO, GANG_SCHEDULER_PLUGINS };
 /* scheduler: "", "volcano", or the name of a scheduler with the coscheduling plug-in. */
 enum gang gang_of(const char *scheduler);
 
+#define DEFAULT_RUNTIME_IMAGE "localhost/hvd-runtime:dev"
+
 /* The operator's options that objects depend on. */
 struct object_config {
     const char *runtime_image;  /* image of the init container */

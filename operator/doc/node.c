@@ -244,11 +244,12 @@ struct node *node_copy(struct build *b, const struct node *n)
 
     if (!n)
         return NULL;
-    if (n->type == NODE_STRING)
-        return node_string(b, n->u.s);
-    m = node_make(b, n->type);
+    m = n->type == NODE_STRING ? node_string(b, n->u.s) : node_make(b, n->type);
     if (!m)
         return NULL;
+    m->line = n->line;
+    if (n->type == NODE_STRING)
+        return m;
     m->u = n->u;
     for (const struct node *c = n->first; c; c = c->next) {
         struct node *d = node_copy(b, c);

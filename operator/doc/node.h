@@ -33,6 +33,7 @@ const char *node_type_name(enum node_type t); /* "a string", "an array", ... */
 
 struct node {
     enum node_type type;
+    uint32_t line;   /* of the YAML text that it was read from; 0: unknown */
     const char *key; /* name within an object, else NULL */
     struct node *next;
     struct node *first, *last; /* children of arrays and objects */
