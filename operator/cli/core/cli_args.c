@@ -129,6 +129,8 @@ static int parse_option(
     const char *s = argv[*i], *value;
     int at = option_find(s, a->command, &value);
     const struct cli_option_row *o = &options[at < 0 ? 0 : at];
+    bool is_passed = o->kind == CLI_KUBECTL && at != CLI_OPT_NAMESPACE
+                     && at != CLI_OPT_ALL && at != CLI_OPT_SELECTOR;
 
     if (at < 0)
         return refuse_option(s, a->command, err);
@@ -139,16 +141,14 @@ static int parse_option(
             return err_set(err, -EINVAL, "%s: needs a value: %s", o->spelling,
                            o->value);
         value = argv[*i + 1];
-        if (o->kind == CLI_KUBECTL)
+        if (is_passed)
             a->pass[a->n_pass++] = s;
         s = value;
         *i += 1;
     }
     a->value[at] = value ? value : "";
-    if (o->kind == CLI_KUBECTL)
+    if (is_passed)
         a->pass[a->n_pass++] = s;
-    if (at == CLI_OPT_NAMESPACE || at == CLI_OPT_ALL)
-        a->is_namespaced = true;
     if (at == CLI_OPT_FILE)
         a->file[a->n_files++] = value;
     return 0;

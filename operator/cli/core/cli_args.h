@@ -30,7 +30,8 @@ enum cli_option {
 struct cli_args { /* strings are those of argv */
     enum cli_command command;
     const char *word[CLI_MAX_ARGS], *file[CLI_MAX_ARGS], *pass[CLI_MAX_ARGS];
-    size_t n_words, n_files, n_pass; /* pass: options for kubectl */
+    size_t n_words, n_files, n_pass; /* pass: options for every
+                                          run of kubectl */
     const char
         *value[CLI_OPTION_COUNT]; /* the last; "" of a set option without value */
     bool is_namespaced;           /* -n or -A is in pass */

@@ -230,15 +230,18 @@ static void put_cell(
         strbuf_putc(out, ' ');
 }
 
-void table_write(const struct show_table *t,
+void table_write(struct show_table *t,
                  bool has_headers,
                  bool has_colour,
                  struct strbuf *out)
 {
-    size_t width[TABLE_MAX_COLUMNS] = {0};
+    size_t *width = t->width;
 
-    for (size_t c = 0; c < t->n_columns; c++)
-        width[c] = has_headers ? strlen(t->head[c]) : 0;
+    for (size_t c = 0; c < t->n_columns; c++) {
+        size_t w = strlen(t->head[c]);
+
+        width[c] = w > width[c] && has_headers ? w : width[c];
+    }
     for (const struct table_row *r = t->first; r; r = r->next) {
         for (size_t c = 0; c < r->n && c < t->n_columns; c++) {
             size_t w = text_width(r->cell[c]);
@@ -247,7 +250,7 @@ void table_write(const struct show_table *t,
         }
     }
     if (t->n_columns > 0)
-        width[t->n_columns - 1] = 0;
+        width[t->n_columns - 1] = 0; /* nothing follows */
     for (size_t c = 0; c < t->n_columns && has_headers; c++)
         put_cell(out, t->head[c], TINT_HEAD, width[c], has_colour);
     if (has_headers)
@@ -257,4 +260,5 @@ void table_write(const struct show_table *t,
             put_cell(out, r->cell[c], r->tint[c], width[c], has_colour);
         strbuf_putc(out, '\n');
     }
+    t->first = t->last = NULL;
 }

@@ -34,6 +34,7 @@ struct show_table {
     struct arena *arena;
     const char *head[TABLE_MAX_COLUMNS];
     size_t n_columns;
+    size_t width[TABLE_MAX_COLUMNS]; /* of what was written so far */
     struct table_row *first, *last;
     bool is_out_of_memory;
 };
@@ -44,7 +45,8 @@ void table_row(struct show_table *t);
 void table_cell(struct show_table *t, const char *text, enum tint tint);
 void table_cellf(struct show_table *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-void table_write(const struct show_table *t,
+/* Writes the rows and removes them; later ones keep the widths of the columns. */
+void table_write(struct show_table *t,
                  bool has_headers,
                  bool has_colour,
                  struct strbuf *out);
