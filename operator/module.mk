@@ -23,6 +23,29 @@ install: install-operator
 install-operator: $(O)/bin/hvd-operator ## install hvd-operator and its manual to PREFIX, under DESTDIR
 	@install -D -m 755 $< $(DESTDIR)$(PREFIX)/bin/hvd-operator
 	@install -D -m 644 operator/hvd-operator.8 $(DESTDIR)$(PREFIX)/share/man/man8/hvd-operator.8
+.PHONY: install-kubectl-hvd man-kubectl-hvd krew
+install: install-kubectl-hvd
+install-kubectl-hvd: $(O)/bin/kubectl-hvd ## install the kubectl plug-in to PREFIX, under DESTDIR
+	@install -D -m 755 $< $(DESTDIR)$(PREFIX)/bin/kubectl-hvd
+	@install -D -m 755 operator/cli/kubectl_complete-hvd $(DESTDIR)$(PREFIX)/bin/kubectl_complete-hvd
+	@install -D -m 644 operator/cli/kubectl-hvd.1 $(DESTDIR)$(PREFIX)/share/man/man1/kubectl-hvd.1
+	@install -D -m 644 operator/cli/kubectl-hvd.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/kubectl-hvd
+# tests/cli compares the page with the table
+man-kubectl-hvd: $(O)/bin/kubectl-hvd ## rewrite the commands and options of kubectl-hvd.1 from the program's tables
+	@{ sed '/^\.\\" from the table/q' operator/cli/kubectl-hvd.1; $< __man; \
+	    sed -n '/^\.\\" end of the list/,$$p' operator/cli/kubectl-hvd.1; } >$(O)/kubectl-hvd.1
+	@cp $(O)/kubectl-hvd.1 operator/cli/kubectl-hvd.1
+# Krew takes the archive from KREW_URI; kubectl krew install --manifest=... --archive=... needs none.
+KREW     := $(BUILD)/krew
+KREW_TAR := kubectl-hvd_linux_$(if $(filter aarch64,$(shell uname -m)),arm64,amd64).tar.gz
+KREW_URI ?= https://localhost/$(KREW_TAR)
+krew: $(O)/bin/kubectl-hvd ## archive and manifest of kubectl-hvd for Krew, in build/krew
+	@mkdir -p $(KREW)
+	@strip -o $(KREW)/kubectl-hvd $<
+	@tar -C $(KREW) --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -czf $(KREW)/$(KREW_TAR) kubectl-hvd \
+	    -C $(CURDIR) LICENSE -C $(CURDIR)/operator/cli kubectl_complete-hvd kubectl-hvd.1 kubectl-hvd.bash
+	@sed -e 's|@VERSION@|$(VERSION)|; s|@URI@|$(KREW_URI)|; s|@ARCH@|$(patsubst kubectl-hvd_linux_%.tar.gz,%,$(KREW_TAR))|' \
+	    -e "s|@SHA256@|$$(sha256sum $(KREW)/$(KREW_TAR) | cut -d' ' -f1)|" manifests/krew/hvd.yaml.in >$(KREW)/hvd.yaml
 # tests/operator/fake_test.py compares the page with the table
 man-operator: $(O)/bin/hvd-operator ## rewrite the options of hvd-operator.8 from the program's table
 	@{ sed '/^\.\\" from the table/q' operator/hvd-operator.8; $< --man-options; \

@@ -129,7 +129,7 @@ static int offline_files(struct offline *o, offline_fn fn)
         rc |= offline_file(o, a->file[i], fn);
     for (size_t i = 0; i < a->n_words; i++)
         rc |= offline_file(o, a->word[i], fn);
-    if (rc == 0 && o->n_jobs == 0)
+    if (rc == 0 && o->n_jobs + o->n_bad == 0)
         return cli_fail("no job is in these files");
     return rc | (o->n_bad > 0);
 }

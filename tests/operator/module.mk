@@ -3,7 +3,7 @@
 test-programs: $(O)/bin/hvd-operator-faults
 test-operator-fake: $(O)/bin/hvd-operator $(O)/bin/hvd-operator-faults $(O)/bin/hvd-agent ## hvd-operator against an API server that misbehaves
 	@BIN=$(abspath $(O)/bin) tests/operator/fake_test.py
-test-operator: $(O)/bin/hvd-operator ## hvd-operator against a real API server (root)
+test-operator: $(O)/bin/hvd-operator $(O)/bin/kubectl-hvd ## hvd-operator against a real API server (root)
 	@BIN=$(abspath $(O)/bin) tests/operator/run.sh
 test-operator-chaos: $(O)/bin/hvd-operator $(O)/bin/hvd-operator-faults ## no job lost or run twice, whatever breaks (root)
 	@BIN=$(abspath $(O)/bin) tests/operator/chaos.sh

@@ -18,6 +18,7 @@ for part in (
     "life",
     "mpi",
     "objects",
+    "cli",
     "ask",
     "fake",
     "elect",

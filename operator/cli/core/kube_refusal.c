@@ -38,8 +38,8 @@ static const char *last_line(const char *text, size_t *ret_n)
 static int refuse_forbidden(const char *p, size_t n, struct err *err)
 {
     return err_set(err, -EACCES,
-                   "this user has no right: %.*s; the ClusterRoles of manifests/users "
-                   "have the rights that kubectl hvd needs",
+                   "this user has no right: %.*s; with manifests/users, Kubernetes' "
+                   "role view suffices to look, and edit to change",
                    (int)n, p);
 }
 

@@ -258,7 +258,7 @@ static void put_line(struct status_writer *w, const char *name, const char *text
     if (!text || !*text)
         return;
     text_put_tinted(w->out, name, TINT_HEAD, w->s->has_colour);
-    for (size_t n = strlen(name); n < 13; n++)
+    for (size_t n = strlen(name); n < 15; n++)
         strbuf_putc(w->out, ' ');
     text_put_safe(w->out, text, strlen(text), false);
     strbuf_putc(w->out, '\n');
@@ -329,6 +329,7 @@ static void add_part(struct strbuf *b, const char *text, const char *unit)
 static void put_progress(struct status_writer *w)
 {
     const struct node *p = w->v->progress;
+    const struct node *exposed = node_get(p, "exposedCommunication");
     struct arena *a = w->b->arena;
     struct strbuf text;
     uint64_t us;
@@ -345,8 +346,9 @@ static void put_progress(struct status_writer *w)
     if (node_str(p, "eta") && timestamp_parse_us(node_str(p, "eta"), &us) == 0
         && us / 1000000 > w->s->now_s)
         strbuf_printf(&text, ", ends in %s", text_age(us / 1000000 - w->s->now_s, age));
-    add_part(&text, node_text(a, p, "exposedCommunication"),
-             " of the time waits for communication");
+    if (exposed && exposed->type == NODE_REAL)
+        strbuf_printf(&text, ", %.0f%% of the time waits for communication",
+                      exposed->u.d * 100);
     put_line(w, "Progress", strbuf_str(&text));
     strbuf_clear(&text);
     for (const struct node *m = node_get(p, "metrics") ? node_get(p, "metrics")->first

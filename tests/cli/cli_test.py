@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""kubectl-hvd against recorded answers of kubectl and against files, in TAP. usage: cli_test.py [TEST ...]
+
+golden/*.txt are transcripts: a line "$ kubectl hvd WORDS", then its output, "! " before lines of standard error,
+and "[N]" if it exits with N. GOLDEN_UPDATE=1 writes what comes out; read the diff. BIN is the folder of the
+program.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.append(str(ROOT / "tests/operator"))
+from api import Suite, expect  # noqa: E402
+
+PROGRAM = os.environ.get("HVD_PROGRAM", os.environ["BIN"] + "/kubectl-hvd")
+suite = Suite()
+
+
+def environment(**more: str) -> dict[str, str]:
+    drop = ("NO_COLOR", "GOLDEN_UPDATE", "HVD_RECORD", "KUBECONFIG")
+    env = {k: v for k, v in os.environ.items() if k not in drop}
+    return env | {"PATH": f"{HERE}:/usr/bin:/bin", "TERM": "xterm"} | more
+
+
+def run(words: list[str], stdin: str = "", **more: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [PROGRAM, *words],
+        input=stdin,
+        env=environment(**more),
+        cwd=HERE / "files",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def transcript(line: str) -> str:
+    """What the command of "$ kubectl hvd ..." prints, and the requests that change something."""
+    with tempfile.NamedTemporaryFile("r") as calls:
+        done = run(shlex.split(line)[3:], HVD_CALLS=calls.name)
+        out = done.stdout + "".join(f"! {x}\n" for x in done.stderr.splitlines())
+        out += "".join(f"> {x}" for x in calls.read().splitlines(keepends=True))
+    out = re.sub(r"\b20\d\d-\d\d-\d\dT[\d:.]+Z", "TIME", out)
+    return out + (f"[{done.returncode}]\n" if done.returncode else "")
+
+
+def check(path: Path) -> None:
+    want = path.read_text()
+    got = []
+    for line in want.splitlines(keepends=True):
+        if line.startswith(("# ", "#\n")):
+            got.append(line)
+        elif line.startswith("$ "):
+            got.append(line + transcript(line))
+    text = "\n".join(x.rstrip("\n") + ("\n" if x.startswith("$ ") else "") for x in got).rstrip("\n") + "\n"
+    if os.environ.get("GOLDEN_UPDATE"):
+        path.write_text(text)
+    diff = "".join(difflib.unified_diff(want.splitlines(True), text.splitlines(True), str(path), "came out"))
+    expect(not diff or os.environ.get("GOLDEN_UPDATE"), f"the transcript\n{diff}")
+
+
+for file in sorted((HERE / "golden").glob("*.txt")):
+    suite.add(f"golden_{file.stem}", check, file)
+
+
+def on_a_terminal(*words: str, **more: str) -> str:
+    """The output of a run whose standard output is a terminal."""
+    main, side = pty.openpty()
+    with subprocess.Popen([PROGRAM, *words], stdin=side, stdout=side, env=environment(**more)) as process:
+        os.close(side)
+        out = b""
+        while True:
+            try:
+                part = os.read(main, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not part:
+                break
+            out += part
+        process.wait(60)
+    os.close(main)
+    return out.decode()
+
+
+@suite.test
+def colour_only_on_a_terminal() -> None:
+    words = ("list", "-n", "team")
+    expect("\x1b[31mFailed\x1b[0m" in on_a_terminal(*words), "red on a terminal")
+    expect("\x1b" not in on_a_terminal(*words, NO_COLOR="1"), "NO_COLOR")
+    expect("\x1b" not in on_a_terminal(*words, TERM="dumb"), "TERM=dumb")
+    expect("\x1b" not in run(list(words)).stdout, "not in a pipe")
+
+
+@suite.test
+def no_escape_sequence_of_a_job_reaches_the_terminal() -> None:
+    for words in (("status", "-n", "team", "broken"), ("explain", "-n", "team", "broken"), ("events", "-n", "team", "broken")):
+        for out in (on_a_terminal(*words, NO_COLOR="1"), run(list(words)).stdout):
+            expect("\x1b" not in out and "\u202e" not in out and "\\x1b[31mred" in out, "escaped", words, out)
+    out = on_a_terminal("stacks", "-n", "team", "train", "--examine", NO_COLOR="1")
+    expect("\x1b" not in out and "\x07" not in out and "data.py" in out, "stacks", out)
+
+
+@suite.test
+def a_missing_kubectl_is_one_sentence() -> None:
+    done = run(["list"], PATH="/nowhere")
+    expect(done.returncode == 1 and done.stderr.count("\n") == 1 and "PATH" in done.stderr, "the sentence", done)
+
+
+@suite.test
+def files_can_come_from_standard_input() -> None:
+    text = (ROOT / "manifests/examples/suspend.yaml").read_text()
+    done = run(["validate", "-f", "-"], stdin=text)
+    expect(done.stdout == "stdin: horovodjob/suspended is valid\n", "valid", done)
+    done = run(["validate", "-f", "-"], stdin=text.replace("backoffLimit", "x").replace("suspend: true", "suspend: 7"))
+    expect(done.returncode == 1 and re.search(r"^stdin:\d+: spec.runPolicy.suspend", done.stderr), "a problem", done)
+
+
+@suite.test
+def every_example_is_valid_and_renders() -> None:
+    for file in sorted((ROOT / "manifests/examples").glob("*.yaml")):
+        done = run(["validate", str(file)])
+        expect(done.returncode == 0 and done.stdout, "valid", file, done)
+        done = run(["render", str(file)])
+        expect(done.returncode == 0 and "kind: Pod\n" in done.stdout, "rendered", file, done.stderr)
+
+
+@suite.test
+def what_is_converted_is_valid_and_stays_as_it_is() -> None:
+    for file in sorted((HERE / "files").glob("old-*.yaml")):
+        done = run(["convert", file.name])
+        if done.returncode == 0:
+            expect("is valid" in run(["validate", "-"], stdin=done.stdout).stdout, "valid", file, done.stdout)
+            expect(run(["convert", "-"], stdin=done.stdout).stdout == done.stdout, "unchanged", file)
+
+
+@suite.test
+def the_man_page_has_the_options_of_the_program() -> None:
+    page = (ROOT / "operator/cli/kubectl-hvd.1").read_text()
+    table = run(["__man"]).stdout
+    expect(table in page, "make man-kubectl-hvd writes it", table)
+    for command in re.findall(r"^\.It Cm (\S+)", table, re.M):
+        done = run([command, "--help"])
+        expect(done.returncode == 0 and done.stdout.startswith(f"usage: kubectl hvd {command}"), "help", done)
+
+
+@suite.test
+def wrong_arguments_are_named() -> None:
+    for words, text in (
+        (["lits"], 'no command "lits"; did you mean list?'),
+        (["list", "--namspace", "x"], "did you mean --namespace?"),
+        (["status"], "status: has 0 words after it"),
+        (["logs", "train", "--rank"], "--rank: needs a value: N"),
+        (["logs", "train", "--rank", "x"], '--rank: "x"'),
+        (["scale", "train", "0"], 'N: "0"'),
+        (["list", "--watch=x"], "--watch: takes no value"),
+        (["-f", "x"], "-f: no such option"),
+    ):
+        done = run(words)
+        expect(done.returncode == 1 and text in done.stderr and done.stderr.count("\n") == 1, "refused", words, done)
+
+
+@suite.test
+def a_timeline_is_written_to_a_file() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        done = run(["timeline", "-n", "team", "train", "-o", f"{folder}/t.json"])
+        text = Path(folder, "t.json").read_text()
+        expect(done.returncode == 0 and text.startswith('[{"name"'), "its content", done, text)
+
+
+if __name__ == "__main__":
+    sys.exit(suite.main(sys.argv[1:]))

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pure parts of kubectl-hvd that its transcripts (tests/cli) cannot cover in all
+ * cases: safe text, ages, YAML, the prefix of log lines, kubectl's errors. */
+#include "tests/unit/unit.h"
+
+#include "operator/cli/core/job_file.h"
+#include "operator/cli/core/job_view.h"
+#include "operator/doc/yaml.h"
+#include "runtime/base/mem.h"
+
+static void check_safe(const char *from, size_t n, bool lines, const char *want)
+{
+    CLEANUP(strbuf_release) struct strbuf out;
+
+    strbuf_init(&out, 4096);
+    text_put_safe(&out, from, n, lines);
+    assert_string_equal(strbuf_str(&out), want);
+}
+
+UNIT_TEST(nothing_but_printable_text_reaches_a_terminal)
+{
+    static const struct {
+        const char *from, *want;
+    } rows[] = {
+        {"plain", "plain"},
+        {"gr\xc3\xbc\xc3\x9f \xe4\xb8\xad \xf0\x9f\x90\xb3",
+         "gr\xc3\xbc\xc3\x9f \xe4\xb8\xad \xf0\x9f\x90\xb3"},
+        {"\033[31m", "\\x1b[31m"},
+        {"a\tb\nc", "a b c"},
+        {"\r\b\177", "\\x0d\\x08\\x7f"},
+        {"\xc2\x9b"
+         "31m",
+         "\\u{9b}31m"}, /* CSI in one character */
+        {"\x9b"
+         "31m",
+         "\\x9b31m"}, /* the same as a bare byte */
+        {"\xe2\x80\xae"
+         "x",
+         "\\u{202e}x"}, /* right to left */
+        {"\xe2\x81\xa6\xe2\x80\x8b", "\\u{2066}\\u{200b}"},
+        {"\xef\xbb\xbf", "\\u{feff}"},
+        {"\xc0\xaf", "\\xc0\\xaf"},                   /* not the shortest form */
+        {"\xed\xa0\x80", "\\xed\\xa0\\x80"},          /* a surrogate */
+        {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"}, /* beyond Unicode */
+        {"\xe4\xb8", "\\xe4\\xb8"},                   /* cut */
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        check_safe(rows[i].from, strlen(rows[i].from), false, rows[i].want);
+    check_safe("a\tb\nc\0d", 7, true, "a\tb\nc\\x00d");
+}
+
+UNIT_TEST(ages_are_those_of_kubectl)
+{
+    static const struct {
+        uint64_t s;
+        const char *want;
+    } rows[] = {
+        {0, "0s"},      {119, "119s"},    {120, "2m"},         {599, "9m59s"},
+        {600, "10m"},   {10799, "179m"},  {10800, "3h"},       {28740, "7h59m"},
+        {28800, "8h"},  {172799, "47h"},  {172800, "2d"},      {180000, "2d2h"},
+        {691200, "8d"}, {63072000, "2y"}, {64800000, "2y20d"}, {260000000, "8y"}};
+    char text[AGE_SIZE];
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        assert_string_equal(text_age(rows[i].s, text), rows[i].want);
+    assert_string_equal(text_since("2026-01-01T00:00:00Z", 1767225602, text), "2s");
+    assert_string_equal(text_since("2026-01-01T00:00:09Z", 1767225602, text), "0s");
+    assert_string_equal(text_since("soon", 1, text), "-");
+    assert_string_equal(text_since(NULL, 1, text), "-");
+}
+
+UNIT_TEST(lines_of_a_rank_are_found_by_their_prefix)
+{
+    static const struct {
+        const char *line, *text;
+        int64_t rank;
+    } rows[] = {
+        {"[3]<stdout>:hello", "hello", 3},
+        {"[12]<stderr>:", "", 12},
+        {"[1,3]<stdout>:hello", "hello", 3},
+        {"Sun Nov 29 22:33:12 2026[3]<stdout>:hello", "hello", 3},
+        {"hello", NULL, -1},
+        {"x[3]<stdout>:hello", NULL, -1},
+        {"[3]", NULL, -1},
+        {"[]<stdout>:x", NULL, -1},
+        {"[3<stdout>:x", NULL, -1},
+        {"", NULL, -1},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        size_t at = 0;
+
+        assert_int_equal(log_line_rank(rows[i].line, strlen(rows[i].line), &at),
+                         rows[i].rank);
+        if (rows[i].text)
+            assert_string_equal(rows[i].line + at, rows[i].text);
+    }
+}
+
+UNIT_TEST(errors_of_kubectl_become_one_sentence)
+{
+    static const struct {
+        const char *text;
+        int code;
+        const char *part;
+    } rows[] = {
+        {"Error from server (Forbidden): pods is forbidden: User \"a\" cannot list\n",
+         -EACCES, "User \"a\" cannot list"},
+        {"error: the server doesn't have a resource type \"horovodjobs\"\n", -ENOTSUP,
+         "manifests/crd"},
+        {"Error from server (NotFound): x \"j\" not found\n", -ENOENT,
+         "job j: not found"},
+        {"E1 memcache.go\nThe connection to the server h:1 was refused - did you\n",
+         -ECONNREFUSED, "cannot be reached: The connection"},
+        {"error: You must be logged in to the server (Unauthorized)\n", -EACCES,
+         "credentials"},
+        {"Warning: old\nError from server (BadRequest): container x is waiting\n", -EIO,
+         "container x is waiting"},
+        {"error: unable to upgrade\n", -EIO, "unable to upgrade"},
+        {"", -EIO, "without a message"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct err err = ERR_INIT;
+
+        assert_int_equal(kube_refusal(rows[i].text, "job j", &err), rows[i].code);
+        assert_non_null(strstr(err.text, rows[i].part));
+        assert_null(strchr(err.text, '\n'));
+    }
+}
+
+UNIT_TEST(written_yaml_is_read_as_the_same_tree)
+{
+    static const char text[] =
+        "{\"a\": [], \"b\": {}, \"c\": [[1, [2]], {\"d\": null}], \"true\": \"true\", "
+        "\"e\": [\"no\", \"1e3\", \"0x1f\", \"12:30\", \"-\", \"- x\", \"a: b\", \"a "
+        "#b\", "
+        "\"\", \" x\", \"x \", \"1\", \"~\", \"a\\nb\", \"a\\nb\\n\", \"a\\n\\nb\", "
+        "\"a \\nb\", \"a\\nb\\n\\n\", \"\\n\", \"\\ta\\nb\", \"x\\u0001\", "
+        "\"\\u00e9\", "
+        "\"*a\", \"&a\", \"!a\", \"a:\", \"=\", \"null\", \"2026-01-01\"], "
+        "\"k: 1\": 1.5, \"n\": -3, \"y\": true}";
+    CLEANUP(arena_release) struct arena a;
+    CLEANUP(strbuf_release) struct strbuf out;
+    struct err err = ERR_INIT;
+    struct node *one, *two;
+
+    arena_init(&a, 1u << 20);
+    strbuf_init(&out, 1u << 20);
+    assert_int_equal(yaml_read(&a, text, strlen(text), &one, &err), 0);
+    yaml_write(one, &out);
+    assert_int_equal(yaml_read(&a, strbuf_str(&out), out.n, &two, &err), 0);
+    assert_true(node_equal(one, two));
+}
+
+UNIT_TEST(manifests_may_have_anchors_and_merge_keys)
+{
+    static const char text[] =
+        "a: &x {p: 1, q: 2}\nb:\n  <<: *x\n  q: 3\n---\nc: &x 1\nd: *x\n";
+    CLEANUP(arena_release) struct arena a;
+    struct err err = ERR_INIT;
+    struct node *docs, *one;
+
+    arena_init(&a, 1u << 20);
+    assert_int_equal(yaml_read_all(&a, text, strlen(text), &docs, &err), 0);
+    assert_int_equal(docs->n, 2);
+    assert_int_equal(node_int(docs->first, "b.p", 0), 1);
+    assert_int_equal(node_int(docs->first, "b.q", 0), 3);
+    assert_int_equal(node_int(docs->first->next, "d", 0), 1);
+    assert_int_equal(node_at(docs->first, "b.q")->line, 4);
+    assert_int_equal(yaml_read_all(&a, "a: &a [*a]", 10, &docs, &err), -EINVAL);
+    assert_int_equal(yaml_read_all(&a, "a: *b", 5, &docs, &err), -EINVAL);
+    assert_int_equal(yaml_read(&a, "a: &b 1", 7, &one, &err), -EINVAL);
+}
+
+UNIT_TEST(a_problem_is_at_the_line_of_its_nearest_field)
+{
+    static const char text[] = "a:\n  b.c/d: 1\n  e:\n  - f: 1\n  - g: 2\n";
+    static const struct {
+        const char *path;
+        uint32_t line;
+    } rows[] = {{"a.b.c/d: is wrong", 2}, {"a.e[1].g: x", 5}, {"a.e[1].h: x", 5},
+                {"a.e[7]: x", 4},         {"z: x", 1},        {"a", 2}};
+    CLEANUP(arena_release) struct arena a;
+    struct err err = ERR_INIT;
+    const struct node *all;
+    uint32_t line;
+
+    arena_init(&a, 1u << 20);
+    assert_int_equal(job_file_read(&a, text, strlen(text), &all, &line, &err), 0);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        assert_int_equal(job_file_line(all->first, rows[i].path), rows[i].line);
+}
+
+UNIT_MAIN(NULL, NULL)
