@@ -42,7 +42,7 @@ int online_complete(struct cli *c);
 int cli_print(struct cli *c);
 /* "kubectl-hvd: TEXT" to standard error, made safe; returns 1. */
 int cli_fail(const char *text);
-/* The same for a note after which the command goes on. */
+/* The same for a note after which the command continues. */
 void cli_note(const char *text);
 /* FORMAT_KUBECTL: a format of kubectl get that is not ours. */
 enum cli_format cli_format(const struct cli *c);

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kubectl-hvd: shows and changes jobs (README.md). Arguments in, one command, its exit
  * status out. */
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "operator/cli/cli.h"
-#include "operator/cli/core/show_text.h"
-#include "runtime/base/fd.h"
-#include "runtime/base/mem.h"
 
 static int version_or_help(struct cli *c, const struct err *err)
 {
@@ -36,54 +31,6 @@ static const cli_command_fn functions[CLI_COMMAND_COUNT] = {
     [CLI_RENDER] = offline_render,    [CLI_CONVERT] = offline_convert,
     [CLI_COMPLETE] = online_complete,
 };
-
-int cli_print(struct cli *c)
-{
-    size_t n = fwrite(strbuf_str(&c->out), 1, c->out.n, stdout);
-    bool is_complete = n == c->out.n && fflush(stdout) == 0;
-    int status = strbuf_status(&c->out);
-
-    strbuf_clear(&c->out);
-    if (status < 0)
-        return cli_fail(status == -E2BIG ? "the output is too large" : "out of memory");
-    return is_complete ? 0 : 1;
-}
-
-static void cli_say(const char *text)
-{
-    struct strbuf b;
-
-    strbuf_init(&b, 1u << 20);
-    text_put_safe(&b, text, strlen(text), true);
-    (void)fprintf(stderr, "kubectl-hvd: %s\n", strbuf_str(&b));
-    strbuf_release(&b);
-}
-
-int cli_fail(const char *text)
-{
-    cli_say(text);
-    return 1;
-}
-
-void cli_note(const char *text)
-{
-    cli_say(text);
-}
-
-enum cli_format cli_format(const struct cli *c)
-{
-    static const char *const names[] = {[FORMAT_TABLE] = "table",
-                                        [FORMAT_WIDE] = "wide",
-                                        [FORMAT_JSON] = "json",
-                                        [FORMAT_YAML] = "yaml"};
-    const char *s = c->args.value[CLI_OPT_OUTPUT];
-
-    for (size_t i = 0; s && i < ARRAY_LEN(names); i++) {
-        if (strcmp(s, names[i]) == 0)
-            return (enum cli_format)i;
-    }
-    return s ? FORMAT_KUBECTL : FORMAT_TABLE;
-}
 
 int main(int argc, char **argv)
 {

@@ -112,7 +112,7 @@ int watch_run(struct cli *c, struct kubectl *const *k, size_t n, watch_fn fn, vo
     for (size_t i = 0; i < n; i++) {
         int one;
 
-        fd_close(&s[i].fd); /* a stream that goes on ends by SIGPIPE */
+        fd_close(&s[i].fd); /* a stream that continues ends by SIGPIPE */
         (void)kill(s[i].pid, SIGTERM);
         one = kubectl_wait(s[i].pid);
         status = one != 0 && one != 128 + SIGTERM ? 1 : status;

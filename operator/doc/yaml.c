@@ -200,8 +200,7 @@ static int on_scalar(struct yaml_reader *r, const yaml_event_t *e)
     if (strlen(s) != e->data.scalar.length)
         return yaml_fail(r, &e->start_mark, "a NUL byte in a scalar");
     if (e->data.scalar.tag || (e->data.scalar.anchor && wants_key(r)))
-        return yaml_fail(r, &e->start_mark,
-                         "anchors and tags are not supported");
+        return yaml_fail(r, &e->start_mark, "anchors and tags are not supported");
     if (wants_key(r)) {
         char *copy = arena_strdup(r->b.arena, s);
 

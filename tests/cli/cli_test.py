@@ -14,6 +14,7 @@ import os
 import pty
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -68,7 +69,9 @@ def check(path: Path) -> None:
     text = "\n".join(x.rstrip("\n") + ("\n" if x.startswith("$ ") else "") for x in got).rstrip("\n") + "\n"
     if os.environ.get("GOLDEN_UPDATE"):
         path.write_text(text)
-    diff = "".join(difflib.unified_diff(want.splitlines(True), text.splitlines(True), str(path), "came out"))
+    diff = "".join(
+        difflib.unified_diff(want.splitlines(True), text.splitlines(True), str(path), "came out")
+    )
     expect(not diff or os.environ.get("GOLDEN_UPDATE"), f"the transcript\n{diff}")
 
 
@@ -106,9 +109,15 @@ def colour_only_on_a_terminal() -> None:
 
 @suite.test
 def no_escape_sequence_of_a_job_reaches_the_terminal() -> None:
-    for words in (("status", "-n", "team", "broken"), ("explain", "-n", "team", "broken"), ("events", "-n", "team", "broken")):
+    for words in (
+        ("status", "-n", "team", "broken"),
+        ("explain", "-n", "team", "broken"),
+        ("events", "-n", "team", "broken"),
+    ):
         for out in (on_a_terminal(*words, NO_COLOR="1"), run(list(words)).stdout):
-            expect("\x1b" not in out and "\u202e" not in out and "\\x1b[31mred" in out, "escaped", words, out)
+            expect(
+                "\x1b" not in out and "\u202e" not in out and "\\x1b[31mred" in out, "escaped", words, out
+            )
     out = on_a_terminal("stacks", "-n", "team", "train", "--examine", NO_COLOR="1")
     expect("\x1b" not in out and "\x07" not in out and "data.py" in out, "stacks", out)
 
@@ -116,7 +125,11 @@ def no_escape_sequence_of_a_job_reaches_the_terminal() -> None:
 @suite.test
 def a_missing_kubectl_is_one_sentence() -> None:
     done = run(["list"], PATH="/nowhere")
-    expect(done.returncode == 1 and done.stderr.count("\n") == 1 and "PATH" in done.stderr, "the sentence", done)
+    expect(
+        done.returncode == 1 and done.stderr.count("\n") == 1 and "PATH" in done.stderr,
+        "the sentence",
+        done,
+    )
 
 
 @suite.test
@@ -124,8 +137,15 @@ def files_can_come_from_standard_input() -> None:
     text = (ROOT / "manifests/examples/suspend.yaml").read_text()
     done = run(["validate", "-f", "-"], stdin=text)
     expect(done.stdout == "stdin: horovodjob/suspended is valid\n", "valid", done)
-    done = run(["validate", "-f", "-"], stdin=text.replace("backoffLimit", "x").replace("suspend: true", "suspend: 7"))
-    expect(done.returncode == 1 and re.search(r"^stdin:\d+: spec.runPolicy.suspend", done.stderr), "a problem", done)
+    done = run(
+        ["validate", "-f", "-"],
+        stdin=text.replace("backoffLimit", "x").replace("suspend: true", "suspend: 7"),
+    )
+    expect(
+        done.returncode == 1 and re.search(r"^stdin:\d+: spec.runPolicy.suspend", done.stderr),
+        "a problem",
+        done,
+    )
 
 
 @suite.test
@@ -142,7 +162,9 @@ def what_is_converted_is_valid_and_stays_as_it_is() -> None:
     for file in sorted((HERE / "files").glob("old-*.yaml")):
         done = run(["convert", file.name])
         if done.returncode == 0:
-            expect("is valid" in run(["validate", "-"], stdin=done.stdout).stdout, "valid", file, done.stdout)
+            expect(
+                "is valid" in run(["validate", "-"], stdin=done.stdout).stdout, "valid", file, done.stdout
+            )
             expect(run(["convert", "-"], stdin=done.stdout).stdout == done.stdout, "unchanged", file)
 
 
@@ -153,13 +175,15 @@ def the_man_page_has_the_options_of_the_program() -> None:
     expect(table in page, "make man-kubectl-hvd writes it", table)
     for command in re.findall(r"^\.It Cm (\S+)", table, re.M):
         done = run([command, "--help"])
-        expect(done.returncode == 0 and done.stdout.startswith(f"usage: kubectl hvd {command}"), "help", done)
+        expect(
+            done.returncode == 0 and done.stdout.startswith(f"usage: kubectl hvd {command}"), "help", done
+        )
 
 
 @suite.test
 def wrong_arguments_are_named() -> None:
     for words, text in (
-        (["lits"], 'no command "lits"; did you mean list?'),
+        (["lst"], 'no command "lst"; did you mean list?'),
         (["list", "--namspace", "x"], "did you mean --namespace?"),
         (["status"], "status: has 0 words after it"),
         (["logs", "train", "--rank"], "--rank: needs a value: N"),
@@ -169,7 +193,12 @@ def wrong_arguments_are_named() -> None:
         (["-f", "x"], "-f: no such option"),
     ):
         done = run(words)
-        expect(done.returncode == 1 and text in done.stderr and done.stderr.count("\n") == 1, "refused", words, done)
+        expect(
+            done.returncode == 1 and text in done.stderr and done.stderr.count("\n") == 1,
+            "refused",
+            words,
+            done,
+        )
 
 
 @suite.test
@@ -178,6 +207,60 @@ def a_timeline_is_written_to_a_file() -> None:
         done = run(["timeline", "-n", "team", "train", "-o", f"{folder}/t.json"])
         text = Path(folder, "t.json").read_text()
         expect(done.returncode == 0 and text.startswith('[{"name"'), "its content", done, text)
+
+
+def start_watching() -> tuple[subprocess.Popen, int]:
+    """list --watch in a process group of its own, after its first rows; and the end of its output."""
+    read, write = os.pipe()
+    process = subprocess.Popen(
+        [PROGRAM, "list", "-n", "team", "--watch"],
+        stdout=write,
+        stderr=write,
+        env=environment(HVD_HANG="1"),
+        start_new_session=True,
+    )
+    os.close(write)
+    seen = b""
+    while b"train" not in seen or b"mpi" not in seen:
+        part = os.read(read, 65536)
+        expect(bool(part), "more output", seen)
+        seen += part
+    return process, read
+
+
+def rest_of(read: int) -> bytes:
+    out = b""
+    while part := os.read(read, 65536):  # until every process that could write has ended
+        out += part
+    os.close(read)
+    return out
+
+
+@suite.test
+def a_watched_list_has_a_line_for_each_change() -> None:
+    """Both kinds come from streams of their own, in any order."""
+    lines = run(["list", "-n", "team", "--watch"]).stdout.splitlines()
+    once = run(["list", "-n", "team"]).stdout.splitlines()
+    expect(lines[0].split() == once[0].split(), "the headers", lines)
+    expect(sorted(x.split() for x in lines[1:]) == sorted(x.split() for x in once[1:]), "the jobs", lines)
+    expect(len({x.index("HorovodJob") for x in lines if "HorovodJob" in x}) == 1, "aligned", lines)
+
+
+@suite.test
+def control_c_ends_a_watch_without_a_word() -> None:
+    process, read = start_watching()
+    os.killpg(process.pid, signal.SIGINT)
+    expect(process.wait(60) == -signal.SIGINT, "ended by the signal", process.returncode)
+    out = rest_of(read)
+    expect(b"rror" not in out and b"Traceback" not in out, "no message", out)
+
+
+@suite.test
+def no_kubectl_stays_behind() -> None:
+    process, read = start_watching()
+    process.kill()
+    process.wait(60)
+    rest_of(read)  # ends only when both children have
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import signal
 from datetime import datetime
 
 import ends
+import plugin
 import roles
 import waits
 from cluster import (
@@ -409,6 +410,7 @@ def the_restricted_example_runs_where_it_says() -> None:
 roles.tests(suite)
 ends.tests(suite)
 waits.tests(suite)
+plugin.tests(suite)
 
 
 @suite.test

@@ -27,6 +27,8 @@ runtime/tensorflow  hvd.h
 operator/doc        runtime/base
 operator/core       runtime/base runtime/contract runtime/live operator/doc operator/kube/path.h
 operator/kube       runtime/base operator/doc
+operator/cli/core   runtime/base operator/core operator/doc
+operator/cli        runtime/base operator/cli/core operator/core operator/doc
 operator            runtime/base runtime/contract runtime/live runtime/rendezvous runtime/wire operator/core operator/kube operator/doc
 spank_plugin        runtime/base runtime/contract runtime/rendezvous
 '

@@ -6,12 +6,12 @@
 . "$(dirname "$0")/lib.sh"
 need nm
 O=$BUILD/${V:-plain}
-mapfile -t core < <(files 'runtime/core/*.c' 'runtime/launch/core/*.c' 'operator/core/*.c' 'runtime/contract/*.c' \
+mapfile -t core < <(files 'runtime/core/*.c' 'runtime/launch/core/*.c' 'operator/core/*.c' 'operator/cli/core/*.c' 'runtime/contract/*.c' \
     'runtime/backend/nccl/card.c' 'runtime/backend/nccl/comm_state.c' 'runtime/backend/nccl/fuse.c' 'runtime/backend/nccl/exchange.c' \
     'runtime/backend/nccl/dtype.c' 'runtime/wire/bytes.c' 'runtime/wire/auth_wire.c' \
     'runtime/control/address.c' 'runtime/world/description.c')
 mapfile -t base < <(files runtime/base/{err,mem,arena,strbuf,parse,sha256,spelling,utf8}.c \
-    runtime/live/live_{fields,progress,report,worker}.c operator/doc/{node,base64,json,prune,object,jsontext}.c)
+    runtime/live/live_{fields,progress,report,worker}.c operator/doc/{node,base64,json,prune,object,jsontext,yaml,yaml_write}.c)
 [ ${#core[@]} -gt 0 ] || skip "no core folder yet"
 objects() { local f; for f in "$@"; do printf '%s\n' "$O/${f%.c}.o"; done; }
 mapfile -t all_o < <(objects "${core[@]}" "${base[@]}")

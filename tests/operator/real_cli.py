@@ -24,7 +24,8 @@ def hvd(*args: str, ok: bool = True, folder: Path = RUN / "bin") -> str:
     """Runs the plug-in with the real kubectl; its output and errors."""
     done = subprocess.run(
         [str(BIN / "kubectl-hvd"), *args],
-        env=os.environ | {"KUBECONFIG": str(RUN / "admin.kubeconfig"), "PATH": f"{folder}:{os.environ['PATH']}"},
+        env=os.environ
+        | {"KUBECONFIG": str(RUN / "admin.kubeconfig"), "PATH": f"{folder}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         timeout=120,
@@ -41,8 +42,14 @@ def node(name: str) -> None:
 
 def event(ns: str, name: str, pod: str, uid: str, reason: str, message: str, at: str) -> None:
     about = {"kind": "Pod", "namespace": ns, "name": pod, "uid": uid}
-    body = manifest("v1", "Event", name, involvedObject=about, type="Warning", reason=reason, message=message)
-    api.call("POST", CORE.format(ns=ns) + "events", body | {"lastTimestamp": at, "firstTimestamp": at, "count": 1})
+    body = manifest(
+        "v1", "Event", name, involvedObject=about, type="Warning", reason=reason, message=message
+    )
+    api.call(
+        "POST",
+        CORE.format(ns=ns) + "events",
+        body | {"lastTimestamp": at, "firstTimestamp": at, "count": 1},
+    )
 
 
 def now() -> str:
@@ -123,7 +130,10 @@ def scene(ns: str) -> None:
     a_job_that_trains(ns)
     a_job_that_waits(ns)
     a_job_that_failed(ns)
-    wait("all have a status", lambda: api.status(ns, "flow").get("state") and api.status(ns, "queued").get("state"))
+    wait(
+        "all have a status",
+        lambda: api.status(ns, "flow").get("state") and api.status(ns, "queued").get("state"),
+    )
 
 
 @suite.test
@@ -131,19 +141,29 @@ def kubectl_hvd_shows_and_changes_jobs() -> None:
     ns = "t-hvd"
     scene(ns)
     shown = hvd("list", "-n", ns)
-    expect(len(shown.splitlines()) == 9 and "Suspended" in shown and "MPIJob" in shown, "a line for each", shown)
+    expect(
+        len(shown.splitlines()) == 9 and "Suspended" in shown and "MPIJob" in shown,
+        "a line for each",
+        shown,
+    )
     expect("broken" in hvd("list", "-A"), "all namespaces")
     expect("not found" in hvd("list", "-n", ns, "train", "nobody", ok=False), "a name that is unknown")
     shown = hvd("status", "-n", ns, "broken")
-    expect("rank 0" in shown and "last line of rank 0" in shown and "\x1b" not in shown, "the failure", shown)
+    expect(
+        "rank 0" in shown and "last line of rank 0" in shown and "\x1b" not in shown, "the failure", shown
+    )
     shown = hvd("explain", "-n", ns, "waits")
     order = [shown.find(word) for word in ("Insufficient nvidia.com/gpu", "Back-off pulling", "not found")]
     expect(-1 not in order and order == sorted(order), "causes in order", shown)
     expect("2-3" in hvd("hosts", "-n", ns, "train"), "ranks of worker 1")
     expect("JobRunning" in hvd("events", "-n", ns, "train"), "events")
-    expect("train" in hvd("list", "-n", ns, "-o", "jsonpath={.items[*].metadata.name}"), "kubectl's jsonpath")
+    expect(
+        "train" in hvd("list", "-n", ns, "-o", "jsonpath={.items[*].metadata.name}"), "kubectl's jsonpath"
+    )
     shown = hvd("list", "-n", ns, "--as", "nobody", ok=False)
-    expect("has no right" in shown and len(shown.splitlines()) == 1, "a refused right in one sentence", shown)
+    expect(
+        "has no right" in shown and len(shown.splitlines()) == 1, "a refused right in one sentence", shown
+    )
 
 
 @suite.test
@@ -164,7 +184,10 @@ def kubectl_hvd_changes_what_it_says() -> None:
     after = all_there(ns, 3)
     expect(not set(before.values()) & set(after.values()), "all pods are new", before, after)
     expect(api.status(ns, "j")["restarts"] == 0, "no restart is counted", api.status(ns, "j"))
-    expect("no such" in hvd("scale", "-n", ns, "j", "3", "--rank", "1", ok=False), "an option of another command")
+    expect(
+        "no such" in hvd("scale", "-n", ns, "j", "3", "--rank", "1", ok=False),
+        "an option of another command",
+    )
 
 
 if os.environ.get("HVD_RECORD"):
@@ -176,7 +199,8 @@ if os.environ.get("HVD_RECORD"):
         for line in (RECORDER / "calls").read_text().splitlines():
             subprocess.run(
                 [str(BIN / "kubectl-hvd"), *line.split()],
-                env=os.environ | {"KUBECONFIG": str(RUN / "admin.kubeconfig"), "PATH": f"{RECORDER}:{os.environ['PATH']}"},
+                env=os.environ
+                | {"KUBECONFIG": str(RUN / "admin.kubeconfig"), "PATH": f"{RECORDER}:{os.environ['PATH']}"},
                 check=False,
                 timeout=60,
             )

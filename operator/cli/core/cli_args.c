@@ -311,56 +311,61 @@ put_if(struct strbuf *out, const char *word, const char *start, const char *help
         strbuf_printf(out, "%s%s%s\n", word, *help ? "\t" : "", help);
 }
 
-static bool complete_values(int option, const char *start, struct strbuf *out)
+static void complete_values(int option, const char *start, struct strbuf *out)
 {
     static const char *const formats[] = {"table", "wide", "json",
                                           "yaml",  "name", "jsonpath="};
 
-    if (option != CLI_OPT_OUTPUT)
-        return false;
-    for (size_t i = 0; i < ARRAY_LEN(formats); i++)
+    for (size_t i = 0; i < ARRAY_LEN(formats) && option == CLI_OPT_OUTPUT; i++)
         put_if(out, formats[i], start, "");
-    return true;
+}
+
+/* The words before the last one. */
+struct completing {
+    enum cli_command command;
+    size_t n_words; /* after the command */
+    int open;       /* the option whose value comes next; -1: none */
+};
+
+static void complete_word(struct completing *c, const char *s)
+{
+    const char *value;
+
+    if (c->open >= 0) {
+        c->open = -1;
+    } else if (s[0] == '-' && s[1]) {
+        c->open = option_find(s, c->command, &value);
+        if (c->open >= 0 && (value || !*options[c->open].value))
+            c->open = -1;
+    } else if (c->command != CLI_NONE) {
+        c->n_words++;
+    } else {
+        for (int k = 0; k < CLI_COMMAND_COUNT; k++) {
+            if (strcmp(s, commands[k].name) == 0)
+                c->command = (enum cli_command)k;
+        }
+    }
 }
 
 bool cli_complete(const char *const *word, size_t n, struct strbuf *out)
 {
-    const char *last = n > 0 ? word[n - 1] : "", *value;
-    enum cli_command c = CLI_NONE;
-    size_t n_words = 0;
-    int open = -1; /* the option whose value the last word is */
+    const char *last = n > 0 ? word[n - 1] : "";
+    struct completing c = {.command = CLI_NONE, .open = -1};
 
-    for (size_t i = 0; i + 1 < n; i++) {
-        const char *s = word[i];
-
-        if (s[0] == '-' && s[1] && open < 0) {
-            open = option_find(s, c, &value);
-            if (open >= 0 && (value || !*options[open].value))
-                open = -1;
-            continue;
-        }
-        if (open < 0 && c == CLI_NONE) {
-            for (int k = 0; k < CLI_COMMAND_COUNT; k++)
-                c = strcmp(s, commands[k].name) == 0 ? (enum cli_command)k : c;
-        } else if (open < 0) {
-            n_words++;
-        }
-        open = -1;
-    }
-    if (open >= 0) {
-        (void)complete_values(open, last, out);
+    for (size_t i = 0; i + 1 < n; i++)
+        complete_word(&c, word[i]);
+    if (c.open >= 0) {
+        complete_values(c.open, last, out);
         return false;
     }
-    if (*last == '-') {
-        for (int i = 0; i < CLI_OPTION_COUNT; i++) {
-            if (option_is_for(&options[i], c))
-                put_if(out, options[i].spelling, last, options[i].help);
-        }
-        return false;
+    for (int i = 0; i < CLI_OPTION_COUNT && *last == '-'; i++) {
+        if (option_is_for(&options[i], c.command))
+            put_if(out, options[i].spelling, last, options[i].help);
     }
-    for (int k = 0; k < CLI_COMMAND_COUNT && c == CLI_NONE; k++) {
+    for (int k = 0; k < CLI_COMMAND_COUNT && c.command == CLI_NONE; k++) {
         if (*commands[k].help)
             put_if(out, commands[k].name, last, commands[k].help);
     }
-    return c != CLI_NONE && ((ON_CLUSTER >> c) & 1u) && (n_words == 0 || c == CLI_LIST);
+    return *last != '-' && c.command != CLI_NONE && ((ON_CLUSTER >> c.command) & 1u)
+           && (c.n_words == 0 || c.command == CLI_LIST);
 }

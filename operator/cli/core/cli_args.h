@@ -37,7 +37,7 @@ struct cli_args { /* strings are those of argv */
     bool is_namespaced;           /* -n or -A is in pass */
 };
 
-/* -EINVAL with err: "no command \"lits\"; did you mean list?". *ret is then not used.
+/* -EINVAL with err: "no command \"lst\"; did you mean list?". *ret is then not used.
  * Without a command ret->command is CLI_NONE. */
 int cli_args_parse(int argc,
                    const char *const *argv,
