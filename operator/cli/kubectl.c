@@ -29,6 +29,8 @@ static const char no_kubectl[] =
 
 void kubectl_add(struct kubectl *k, const char *word)
 {
+    if (!k)
+        return;
     if (k->n < KUBECTL_MAX_ARGS)
         k->argv[k->n++] = word;
     k->argv[k->n] = NULL;
@@ -36,12 +38,10 @@ void kubectl_add(struct kubectl *k, const char *word)
 
 struct kubectl *kubectl_new(struct cli *c, const char *ns, const char *const *words)
 {
-    static struct kubectl
-        none; /* stands for "out of memory"; kubectl_exec reports it */
     struct kubectl *k = arena_alloc(&c->arena, sizeof(*k));
 
     if (!k)
-        return &none;
+        return NULL;
     kubectl_add(k, "kubectl");
     for (; *words; words++)
         kubectl_add(k, *words);
@@ -62,8 +62,7 @@ static void kubectl_exec(const struct kubectl *k)
         char *const *to;
     } argv = {.from = k->argv};
 
-    if (k->n > 0)
-        execvp("kubectl", argv.to);
+    execvp("kubectl", argv.to);
 }
 
 static _Noreturn void run_child(const struct kubectl *k, int out, int err_fd)
@@ -94,6 +93,8 @@ static int kubectl_fork(
 {
     pid_t pid;
 
+    if (!k)
+        return err_set(err, -ENOMEM, "out of memory");
     (void)fflush(NULL);
     pid = fork();
     if (pid < 0)
@@ -213,6 +214,8 @@ int kubectl_json(struct cli *c,
 
 int kubectl_become(struct cli *c, struct kubectl *k)
 {
+    if (!k)
+        return cli_fail("out of memory");
     if (cli_print(c) != 0)
         return 1;
     kubectl_exec(k);

@@ -19,7 +19,8 @@ struct kubectl { /* one run; built by kubectl_start and kubectl_add */
 };
 
 /* "kubectl WORD..." with the user's options for kubectl. ns: namespace; NULL: that of
- * the user's options, or of the context. The list of words ends with NULL. */
+ * the user's options, or of the context. The list of words ends with NULL. NULL: out of
+ * memory; every function accepts that and reports it. */
 struct kubectl *kubectl_new(struct cli *c, const char *ns, const char *const *words);
 void kubectl_add(struct kubectl *k, const char *word);
 

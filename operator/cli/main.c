@@ -34,7 +34,7 @@ static const cli_command_fn functions[CLI_COMMAND_COUNT] = {
 
 int main(int argc, char **argv)
 {
-    static struct cli c; /* large; all of main's */
+    struct cli c = {.args = {.command = CLI_NONE}};
     const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
     struct err err = ERR_INIT;
     int rc;
