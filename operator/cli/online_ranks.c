@@ -51,7 +51,7 @@ ask_agent(struct cli *c, const struct job_view *v, const char *const *words)
 
 static int top_draw(struct cli *c, const struct job_view *v)
 {
-    static const char *const words[] = {"--ranks", NULL};
+    static const char *const words[] = {"--json", "--ranks", NULL};
     struct build b = {.arena = &c->arena};
     struct show s = online_show(c);
     const struct kubectl *k = ask_agent(c, v, words);
@@ -104,7 +104,7 @@ int online_top(struct cli *c)
 int online_stacks(struct cli *c)
 {
     const char *const words[] = {
-        "--stacks", cli_has(&c->args, CLI_OPT_EXAMINE) ? "--examine" : NULL, NULL};
+        cli_has(&c->args, CLI_OPT_EXAMINE) ? "--examine" : "--stacks", NULL};
     CLEANUP(strbuf_release) struct strbuf out;
     struct err err = ERR_INIT;
     const struct kubectl *k;
