@@ -7,6 +7,7 @@
 #include "operator/cli/core/job_view.h"
 #include "operator/doc/yaml.h"
 #include "runtime/base/mem.h"
+#include "tests/unit/golden.h"
 
 static void check_safe(const char *from, size_t n, bool lines, const char *want)
 {
@@ -191,6 +192,35 @@ UNIT_TEST(a_problem_is_at_the_line_of_its_nearest_field)
     assert_int_equal(job_file_read(&a, text, strlen(text), &all, &line, &err), 0);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         assert_int_equal(job_file_line(all->first, rows[i].path), rows[i].line);
+}
+
+static void
+explain_run_case(void *arg, const char *name, const char *input, struct strbuf *out)
+{
+    static const struct show show = {.now_s = 1767225600};
+    CLEANUP(arena_release) struct arena a;
+    struct build b = {.arena = &a};
+    struct job_view v;
+    struct explain_input in = {.v = &v};
+    const struct node *doc, *tree;
+
+    (void)arg;
+    (void)name;
+    arena_init(&a, GOLDEN_MAX_BYTES);
+    doc = golden_yaml(&a, input);
+    assert_int_equal(job_view_make(&b, node_get(doc, "job"), &v), 0);
+    in.pods = node_get(doc, "pods");
+    in.events = node_get(doc, "events");
+    in.workloads = node_get(doc, "workloads");
+    in.groups = node_get(doc, "groups");
+    tree = explain_tree(&b, &in);
+    assert_non_null(tree);
+    explain_page(&show, tree, out);
+}
+
+UNIT_TEST(explain_lists_the_facts_in_causal_order)
+{
+    golden_file("tests/golden/hvd-explain.txt", explain_run_case, NULL);
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "operator/core/explain.h"
 #include "runtime/base/mem.h"
 
 #define SHOWN_PODS 4
@@ -186,12 +187,16 @@ static void explain_pod(struct explaining *e, const struct node *object)
         || pod.phase != POD_PENDING)
         return;
     warning = *pod.node ? pod_warning(e, pod.name) : NULL;
-    text = *pod.waiting ? arena_strdup(e->b->arena, pod.waiting) : warning;
+    text = *pod.waiting ? arena_strdup(e->b->arena, pod.waiting) : NULL;
+    if (warning && (!text || waiting_is_usual(text))) {
+        text = warning;
+        warning = NULL;
+    }
     if (!*pod.node && !*pod.waiting)
         text = "no scheduler has considered the pod yet";
     add_fact(e, *pod.node ? "pods" : "scheduling",
              text_or(text, "the kubelet has not started its containers yet"), pod.name);
-    if (*pod.waiting && warning)
+    if (warning)
         add_fact(e, "pods", warning, pod.name);
 }
 
