@@ -55,5 +55,7 @@ enum cli_format cli_format(const struct cli *c)
         if (strcmp(s, names[i]) == 0)
             return (enum cli_format)i;
     }
+    if (s && strncmp(s, CLI_JSONPATH, strlen(CLI_JSONPATH)) == 0)
+        return FORMAT_JSONPATH;
     return s ? FORMAT_KUBECTL : FORMAT_TABLE;
 }

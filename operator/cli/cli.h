@@ -9,7 +9,16 @@
 
 #define CLI_MAX_BYTES (512u << 20) /* of what kubectl answers, and of what is printed */
 
-enum cli_format { FORMAT_TABLE, FORMAT_WIDE, FORMAT_JSON, FORMAT_YAML, FORMAT_KUBECTL };
+#define CLI_JSONPATH  "jsonpath="
+
+enum cli_format {
+    FORMAT_TABLE,
+    FORMAT_WIDE,
+    FORMAT_JSON,
+    FORMAT_YAML,
+    FORMAT_JSONPATH,
+    FORMAT_KUBECTL,
+};
 
 struct cli {
     struct cli_args args;

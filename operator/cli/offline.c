@@ -249,6 +249,7 @@ static int put_results(struct offline *o)
             json_write_pretty(list, &o->cli->out);
         return o->b.status ? cli_fail("out of memory") : 0;
     case FORMAT_WIDE:
+    case FORMAT_JSONPATH:
     case FORMAT_KUBECTL:
         break;
     }

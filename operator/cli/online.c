@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "operator/cli/core/jsonpath.h"
 #include "operator/core/inject.h"
 #include "operator/doc/json.h"
 #include "operator/doc/yaml.h"
@@ -151,14 +152,35 @@ online_optional(struct cli *c, const struct job_view *v, const char *resource)
     return o;
 }
 
+static int tree_write(struct cli *c, const struct node *tree, struct strbuf *out)
+{
+    struct err err = ERR_INIT;
+    enum cli_format f = cli_format(c);
+
+    if (f == FORMAT_JSON)
+        json_write_pretty(tree, out);
+    else if (f == FORMAT_YAML)
+        yaml_write(tree, out);
+    else if (jsonpath_write(tree, c->args.value[CLI_OPT_OUTPUT] + strlen(CLI_JSONPATH),
+                            out, &err)
+             < 0)
+        return cli_fail(err.text);
+    return strbuf_status(out) < 0 ? cli_fail("out of memory") : 0;
+}
+
 int online_tree(struct cli *c, struct build *b, const struct node *tree)
 {
+    CLEANUP(strbuf_release) struct strbuf out;
+
+    strbuf_init(&out, CLI_MAX_BYTES);
     if (!tree || b->status)
         return cli_fail("out of memory");
-    if (cli_format(c) == FORMAT_JSON)
-        json_write_pretty(tree, &c->out);
+    if (tree_write(c, tree, &out) != 0)
+        return 1;
+    if (c->is_terminal) /* a program that reads it gets it unchanged */
+        text_put_safe(&c->out, strbuf_str(&out), out.n, true);
     else
-        yaml_write(tree, &c->out);
+        strbuf_add(&c->out, strbuf_str(&out), out.n);
     return 0;
 }
 

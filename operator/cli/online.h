@@ -22,7 +22,7 @@ const struct node *online_events_of(struct cli *c, const struct job_view *v);
 const struct node *
 online_optional(struct cli *c, const struct job_view *v, const char *resource);
 
-/* Prints the tree as JSON or YAML. */
+/* Prints the tree as JSON, YAML or by a jsonpath. */
 int online_tree(struct cli *c, struct build *b, const struct node *tree);
 /* The pod whose agent answers for the job, and its first container. 1: printed why not. */
 int online_agent(const struct job_view *v,

@@ -74,11 +74,12 @@ static int top_draw(struct cli *c, const struct job_view *v)
         return tree ? 0 : cli_fail("out of memory");
     case FORMAT_JSON:
     case FORMAT_YAML:
+    case FORMAT_JSONPATH:
         return online_tree(c, &b, tree);
     case FORMAT_KUBECTL:
         break;
     }
-    return cli_fail("--output: must be table, wide, json or yaml");
+    return cli_fail("--output: must be table, wide, json, yaml or jsonpath=");
 }
 
 int online_top(struct cli *c)

@@ -312,11 +312,12 @@ int online_explain(struct cli *c)
         return tree ? 0 : cli_fail("out of memory");
     case FORMAT_JSON:
     case FORMAT_YAML:
+    case FORMAT_JSONPATH:
         return online_tree(c, &b, tree);
     case FORMAT_KUBECTL:
         break;
     }
-    return cli_fail("--output: must be table, json or yaml");
+    return cli_fail("--output: must be table, json, yaml or jsonpath=");
 }
 
 int online_hosts(struct cli *c)
@@ -346,11 +347,12 @@ int online_hosts(struct cli *c)
         return tree ? 0 : cli_fail("out of memory");
     case FORMAT_JSON:
     case FORMAT_YAML:
+    case FORMAT_JSONPATH:
         return online_tree(c, &b, tree);
     case FORMAT_KUBECTL:
         break;
     }
-    return cli_fail("--output: must be table, json or yaml");
+    return cli_fail("--output: must be table, json, yaml or jsonpath=");
 }
 
 /* --- events ---------------------------------------------------------------------- */
@@ -420,7 +422,7 @@ int online_events(struct cli *c)
     struct job_view v;
 
     if (f == FORMAT_KUBECTL)
-        return cli_fail("--output: must be table, json or yaml");
+        return cli_fail("--output: must be table, json, yaml or jsonpath=");
     if (online_job(c, c->args.word[0], &v) != 0)
         return 1;
     if (cli_has(&c->args, CLI_OPT_WATCH))
@@ -428,7 +430,7 @@ int online_events(struct cli *c)
     events = online_events_of(c, &v);
     if (!events)
         return 1;
-    if (f == FORMAT_JSON || f == FORMAT_YAML)
+    if (f == FORMAT_JSON || f == FORMAT_YAML || f == FORMAT_JSONPATH)
         return online_tree(c, &b, events_tree(&b, &v, events));
     table_init(&t, &c->arena);
     events_head(&t);

@@ -118,6 +118,8 @@ def no_escape_sequence_of_a_job_reaches_the_terminal() -> None:
             expect(
                 "\x1b" not in out and "\u202e" not in out and "\\x1b[31mred" in out, "escaped", words, out
             )
+    out = on_a_terminal("explain", "-n", "team", "broken", "-o", "yaml", NO_COLOR="1")
+    expect("\x1b" not in out and "\u202e" not in out and "red" in out, "YAML on a terminal", out)
     out = on_a_terminal("stacks", "-n", "team", "train", "--examine", NO_COLOR="1")
     expect("\x1b" not in out and "\x07" not in out and "data.py" in out, "stacks", out)
 

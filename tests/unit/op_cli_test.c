@@ -5,6 +5,7 @@
 
 #include "operator/cli/core/job_file.h"
 #include "operator/cli/core/job_view.h"
+#include "operator/cli/core/jsonpath.h"
 #include "operator/doc/yaml.h"
 #include "runtime/base/mem.h"
 #include "tests/unit/golden.h"
@@ -192,6 +193,49 @@ UNIT_TEST(a_problem_is_at_the_line_of_its_nearest_field)
     assert_int_equal(job_file_read(&a, text, strlen(text), &all, &line, &err), 0);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         assert_int_equal(job_file_line(all->first, rows[i].path), rows[i].line);
+}
+
+UNIT_TEST(jsonpath_knows_names_indexes_and_stars)
+{
+    static const char text[] = "{\"a\": [{\"b\": 1, \"c.d\": \"x\"}, {\"b\": 2}], "
+                               "\"e\": {\"f\": [3, 4]}, \"g\": null}";
+    static const struct {
+        const char *template, *want;
+    } rows[] = {
+        {"{.a[0].b}", "1"},
+        {"{.a[*].b}", "1 2"},
+        {"{$.a[-1].b}{\"\\n\"}", "2\n"},
+        {"{.a[0]['c.d']}", "x"},
+        {"b={.a[0].b}, f={.e.f}.", "b=1, f=[3,4]."},
+        {"{.e}", "{\"f\":[3,4]}"},
+        {"{.absent.b}{.a[7]}{.a.b}{.e[0]}", ""},
+        {"{.e.f[*]}", "3 4"},
+        {"{\"a}b\"}", "a}b"},
+        {"", ""},
+    };
+    static const char *const bad[] = {"{.a",    "{range .a[*]}", "{.a[?(@.b==1)]}",
+                                      "{a}",    "{..b}",         "{.a[}",
+                                      "{.a[]}", "{\"x}",         "{.*}"};
+    CLEANUP(arena_release) struct arena a;
+    struct node *root;
+
+    arena_init(&a, 1u << 20);
+    assert_int_equal(yaml_read(&a, text, strlen(text), &root, NULL), 0);
+    for (size_t i = 0; i < ARRAY_LEN(rows) + ARRAY_LEN(bad); i++) {
+        bool is_bad = i >= ARRAY_LEN(rows);
+        CLEANUP(strbuf_release) struct strbuf out;
+        struct err err = ERR_INIT;
+
+        strbuf_init(&out, 4096);
+        assert_int_equal(
+            jsonpath_write(root, is_bad ? bad[i - ARRAY_LEN(rows)] : rows[i].template,
+                           &out, &err),
+            is_bad ? -EINVAL : 0);
+        if (is_bad)
+            assert_non_null(strstr(err.text, "jsonpath: "));
+        else
+            assert_string_equal(strbuf_str(&out), rows[i].want);
+    }
 }
 
 static void

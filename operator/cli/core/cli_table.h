@@ -63,8 +63,8 @@
     X(FILE, "--filename", 'f', "FILE", OWN, ON_FILES,                                    \
       "a file with jobs in YAML or JSON, - for standard input; may be repeated")         \
     X(OUTPUT, "--output", 'o', "FORMAT", OWN, ON_SHOWS | ON_FILES | CMD(TIMELINE),       \
-      "table, wide, json or yaml; list and status: any format of kubectl get, such as "  \
-      "jsonpath=... or name; timeline: the file to write, - for standard output")        \
+      "table, wide, json, yaml or jsonpath=TEMPLATE; list and status: any format of "    \
+      "kubectl get, such as name; render and convert: yaml or json; timeline: the file to write, - for standard output")        \
     X(WATCH, "--watch", 'w', "", OWN, CMD(LIST) | CMD(STATUS) | CMD(TOP) | CMD(EVENTS),  \
       "show changes until interrupted: a terminal is redrawn by status and top, else "   \
       "lines are appended")                                                              \
