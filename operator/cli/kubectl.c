@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Child processes that are kubectl.
  *
- * They get our environment and no standard input. If we die, the kernel ends them
+ * They get our environment, and our standard input if it is a terminal, so that a credential
+ * plug-in can ask the user. If we die, the kernel ends them
  * (PR_SET_PDEATHSIG); Ctrl-C reaches them as members of our process group. */
 #include "operator/cli/kubectl.h"
 
@@ -22,6 +23,7 @@
 
 #define NOT_FOUND  127
 #define ERROR_MAX  65536
+#define QUIET_MS   2000 /* an error message is followed by the end sooner */
 #define STATUS_MAX 255
 
 static const char no_kubectl[] =
@@ -70,7 +72,8 @@ static _Noreturn void run_child(const struct kubectl *k, int out, int err_fd)
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0
+    if (null < 0 || (!isatty(STDIN_FILENO) && dup2(null, STDIN_FILENO) < 0)
+        || dup2(out, STDOUT_FILENO) < 0
         || (err_fd >= 0 && dup2(err_fd, STDERR_FILENO) < 0))
         _exit(1);
     kubectl_exec(k);
@@ -137,15 +140,34 @@ static bool kubectl_drain(struct pollfd *p, struct strbuf *out)
     return true;
 }
 
+/* Prints what kubectl has written to standard error and waits for: a credential plug-in
+ * that asks the user to open a page, say. */
+static size_t kubectl_show(const struct strbuf *text, size_t n_shown)
+{
+    CLEANUP(strbuf_release) struct strbuf out;
+
+    strbuf_init(&out, 8 * ERROR_MAX);
+    text_put_safe(&out, strbuf_str(text) + n_shown, text->n - n_shown, true);
+    (void)fputs(strbuf_str(&out), stderr);
+    return text->n;
+}
+
 /* Both pipes until their ends. */
 static void
 kubectl_collect(int out_fd, int err_fd, struct strbuf *out, struct strbuf *text)
 {
     struct pollfd p[2] = {{out_fd, POLLIN, 0}, {err_fd, POLLIN, 0}};
+    size_t n_shown = 0;
 
     while (p[0].fd >= 0 || p[1].fd >= 0) {
-        if (poll(p, 2, -1) < 0 && errno != EINTR)
+        int n = poll(p, 2, text->n > n_shown ? QUIET_MS : -1);
+
+        if (n < 0 && errno != EINTR)
             return;
+        if (n == 0)
+            n_shown = kubectl_show(text, n_shown);
+        if (n <= 0)
+            continue;
         if (p[0].fd >= 0 && !kubectl_drain(&p[0], out))
             p[0].fd = -1;
         if (p[1].fd >= 0 && !kubectl_drain(&p[1], text))

@@ -204,6 +204,22 @@ def wrong_arguments_are_named() -> None:
 
 
 @suite.test
+def a_question_of_a_credential_plugin_is_shown_while_it_waits() -> None:
+    with tempfile.NamedTemporaryFile(delete=False) as answer:
+        process = subprocess.Popen(
+            [PROGRAM, "list", "-n", "empty"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(HVD_ASK=answer.name),
+            text=True,
+        )
+    asked = process.stderr.readline() if process.stderr else ""
+    os.unlink(answer.name)
+    process.communicate(timeout=60)
+    expect(asked == "open a page to sign in\n" and process.returncode == 0, "the question", asked)
+
+
+@suite.test
 def a_timeline_is_written_to_a_file() -> None:
     with tempfile.TemporaryDirectory() as folder:
         done = run(["timeline", "-n", "team", "train", "-o", f"{folder}/t.json"])
