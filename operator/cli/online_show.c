@@ -152,7 +152,7 @@ static int list_missing(const struct cli *c, const bool *is_found)
 static int list_kind(struct cli *c,
                      enum kube_kind kind,
                      struct show_table *t,
-                     const struct show *s,
+                     struct show *s,
                      bool *is_found,
                      struct err *err)
 {
@@ -163,6 +163,7 @@ static int list_kind(struct cli *c,
 
     if (rc < 0)
         return rc;
+    s->now_s = clock_wall_s();
     list = node_get(o, "items");
     for (const struct node *j = list ? list->first : o; j; j = list ? j->next : NULL) {
         if (list_add(t, s, j))
@@ -232,9 +233,9 @@ static int job_by_kubectl(struct cli *c, const struct job_view *v)
 
 static int status_draw(struct cli *c, const struct job_view *v)
 {
-    struct show s = online_show(c);
-    struct build b = {.arena = &c->arena};
     const struct node *pods = online_pods(c, v), *events = online_events_of(c, v);
+    struct show s = online_show(c); /* after the answers: no age is negative */
+    struct build b = {.arena = &c->arena};
 
     if (status_page(&b, &s, v, pods, events, &c->out) < 0)
         return cli_fail("out of memory");
@@ -415,7 +416,7 @@ static int events_watch(struct cli *c, const struct job_view *v)
 int online_events(struct cli *c)
 {
     struct build b = {.arena = &c->arena};
-    struct show s = online_show(c);
+    struct show s;
     enum cli_format f = cli_format(c);
     const struct node *events;
     struct show_table t;
@@ -430,6 +431,7 @@ int online_events(struct cli *c)
     events = online_events_of(c, &v);
     if (!events)
         return 1;
+    s = online_show(c);
     if (f == FORMAT_JSON || f == FORMAT_YAML || f == FORMAT_JSONPATH)
         return online_tree(c, &b, events_tree(&b, &v, events));
     table_init(&t, &c->arena);
