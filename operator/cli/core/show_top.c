@@ -32,8 +32,9 @@ top_tree(struct build *b, const struct job_view *v, const struct node *ranks)
     struct node *all = node_array(b);
 
     for (const struct node *r = list ? list->first : NULL; r; r = r->next) {
-        static const char *const copied[] = {"rank",  "state",      "pid",
-                                             "steps", "cpuSeconds", "residentBytes"};
+        static const char *const copied[] = {
+            "rank",       "state",         "pid",           "steps",
+            "cpuSeconds", "residentBytes", "stoppedSeconds"};
         struct node *o = node_object(b);
         double age_s = number_of(r, "age"), steps = number_of(r, "steps");
 
@@ -86,7 +87,10 @@ void top_table(struct show_table *t, const struct node *tree, bool is_wide)
         table_row(t);
         table_cell(t, node_text(t->arena, o, "rank"), TINT_NONE);
         table_cell(t, node_text(t->arena, o, "worker"), TINT_NONE);
-        table_cell(t, node_str(o, "state"), TINT_NONE);
+        if (number_of(o, "stoppedSeconds") > 0) /* by SIGSTOP or a debugger */
+            table_cell(t, "Stopped", TINT_BAD);
+        else
+            table_cell(t, node_str(o, "state"), TINT_NONE);
         cell_real(t, o, "cores", 1, "");
         cell_real(t, o, "residentBytes", 1.0 / 1048576, "Mi");
         table_cell(t, node_text(t->arena, o, "steps"), TINT_NONE);
