@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All processes at once:
  *
- *   sample -- 1 s -- sample -- signal, dumps -- 0.5 s -- signal, dumps -- hang_find()
+ *   sample -- 1 s -- sample -- signal, dumps -- pause -- signal, dumps .. -- hang_find()
  *                                |
  *                                '-> DUMP_NS later: another thread of the process is
  *                                    asked; ANSWER_NS later: no dump
  *
  * The samples come first, because a signal interrupts what the process waits for. The
- * second dump shows whether it moves. A process gets the signal only if it has a handler
+ * later dumps show whether it moves. A process gets the signal only if it has a handler
  * for it (otherwise it would die), if it is the process that was sampled, and under an
  * agent only if it descends from the agent.
  *
@@ -37,7 +37,7 @@
 #include "runtime/launch/symbols.h"
 
 #define SAMPLE_NS (NS_PER_S)
-#define PAUSE_NS  (NS_PER_S / 2)
+#define PAUSE_NS  (200 * NS_PER_MS) /* before the second dump; twice before the third */
 #define POLL_NS   (10 * NS_PER_MS)
 #define DUMP_NS   (700 * NS_PER_MS)
 #define ANSWER_NS (1800 * NS_PER_MS)
@@ -45,7 +45,7 @@
 struct examined {
     struct examined_process process;
     struct hang_sample a, b;
-    char *dumps[2];
+    char *dumps[HANG_DUMPS_MAX];
     const char *why_no_dump;
     int fd;          /* of its file of stacks, locked; -1: it is not asked */
     bool is_asked;   /* a dump is expected */
@@ -71,8 +71,8 @@ static void examination_unref(struct examination *e)
         return;
     for (size_t i = 0; i < e->n && e->v; i++) {
         fd_close(&e->v[i].fd);
-        mem_free(e->v[i].dumps[0]);
-        mem_free(e->v[i].dumps[1]);
+        for (int round = 0; round < HANG_DUMPS_MAX; round++)
+            mem_free(e->v[i].dumps[round]);
     }
     fd_close(&e->done_fd);
     mem_free(e->v);
@@ -199,7 +199,7 @@ static void examination_dump(struct examination *e, int round)
 
 static void examined_name(struct examined *x)
 {
-    for (int round = 0; round < 2; round++) {
+    for (int round = 0; round < HANG_DUMPS_MAX; round++) {
         CLEANUP(strbuf_release) struct strbuf out = {0};
         char *named;
 
@@ -220,7 +220,7 @@ static void examined_find(struct examined *x)
     const struct hang_input in = {.a = &x->a,
                                   .b = &x->b,
                                   .ticks_per_s = (uint32_t)sysconf(_SC_CLK_TCK),
-                                  .dumps = {x->dumps[0], x->dumps[1]},
+                                  .dumps = {x->dumps[0], x->dumps[1], x->dumps[2]},
                                   .why_no_dump = x->why_no_dump,
                                   .gpu = x->process.gpu};
 
@@ -258,9 +258,11 @@ static void *examination_main(void *arg)
 
     (void)pthread_setname_np(pthread_self(), "hvd-examine");
     examination_sample(e);
-    examination_dump(e, 0);
-    examination_nap(PAUSE_NS);
-    examination_dump(e, 1);
+    for (int round = 0; round < HANG_DUMPS_MAX; round++) {
+        if (round > 0)
+            examination_nap(round * PAUSE_NS);
+        examination_dump(e, round);
+    }
     for (size_t i = 0; i < e->n; i++) {
         fd_close(&e->v[i].fd);
         examined_name(&e->v[i]);

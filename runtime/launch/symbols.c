@@ -136,7 +136,7 @@ symbols_put(uint32_t pid, const char *maps, uint64_t address, struct strbuf *out
 
     strbuf_puts(out, "    ");
     if (!proc_text_mapping(maps, address, &m)) {
-        strbuf_puts(out, "(generated code)\n");
+        strbuf_puts(out, *maps ? "(generated code)\n" : "(unknown)\n");
         return;
     }
     CLEANUP(fd_close) int fd = mapping_open(pid, &m);

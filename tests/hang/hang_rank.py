@@ -167,34 +167,31 @@ def swapping():
     for page in range(0, size, 4096):
         memory[page] = 1
     memory.flush()
+    file = os.open(f"{FOLDER}/swap", os.O_RDWR)
     ready()
     while True:
-        os.posix_fadvise(os.open(f"{FOLDER}/swap", os.O_RDWR), 0, size, os.POSIX_FADV_DONTNEED)
         memory.madvise(mmap.MADV_DONTNEED)
+        os.posix_fadvise(file, 0, size, os.POSIX_FADV_DONTNEED)
         for page in range(0, size, 4096):
             memory[page]  # HERE
 
 
-def busy_even(n):
-    return sum(i for i in range(n) if i % 2 == 0)  # HERE
-
-
-def busy_odd(n):
-    total = 0
-    for i in range(n):
-        total += i & 1  # HERE
-    return total
+def search(depth):
+    """Works at another depth each time, as a program does that only needs long."""
+    if depth > 0:
+        search(depth - 1)
+        return
+    end = time.monotonic() + 0.005
+    while time.monotonic() < end:
+        pass
 
 
 def busy():
-    """Works in other functions from time to time."""
     ready()
+    depth = 0
     while True:
-        begin = time.monotonic()
-        while time.monotonic() < begin + 0.45:
-            busy_even(20000)
-        while time.monotonic() < begin + 0.9:
-            busy_odd(20000)
+        depth = (depth + 37) % 101
+        search(depth)  # HERE
 
 
 def pipe():

@@ -192,13 +192,17 @@ UNIT_TEST(each_cause_is_recognised)
          "its main thread runs now and then"},
         {RUNS, 0, C_LOOP, C_LOOP, LIVE_CAUSE_LOOP,
          "its main thread computes, always at the same place, in spin (prog)"},
+        {RUNS, 0, STEP, NULL, LIVE_CAUSE_BUSY, ""},
         {RUNS, 0, NULL, NULL, LIVE_CAUSE_BUSY,
          "its main thread computes, at changing places; its stacks are unknown"},
         {LOCKED RUNS, 0, JOIN, JOIN, LIVE_CAUSE_LOOP, ""},
         /* the holder of Python's lock computes */
         {"S futex 1 0 9 0 8f00 x;" RUNS, 0, WORKER STEP, WORKER STEP, LIVE_CAUSE_LOOP,
-         "its main thread waits, always at the same place, while another thread "
-         "computes (thread 401), in step"},
+         "its main thread waits for another one, which computes, always at the same "
+         "place, in worker (train.py:20)"},
+        {"S futex 1 0 9 0 8f00 x;" RUNS, 0, STEP, STEP, LIVE_CAUSE_LOOP,
+         "its main thread waits for another one, which computes, always at the same "
+         "place (thread 401), in step (train.py:42)"},
         {"S futex 1 0 9 0 8f00 x;" RUNS, 0, STEP, LOAD, LIVE_CAUSE_BUSY, ""},
         /* a thread that computes does not explain a wait for a file */
         {"S read 3 0 0 0 8f00 request_wait_answer /mnt/x;" RUNS, 0, STEP, STEP,
@@ -218,7 +222,7 @@ UNIT_TEST(each_cause_is_recognised)
          LIVE_CAUSE_SWAPPING,
          "its process waits for memory that is read from disk, 20 times a second "
          "(major "
-         "page faults; 20 MiB of it are swapped out), in step (train.py:42)"},
+         "page faults; 20 MiB of its memory are swapped out), in step (train.py:42)"},
         {"D fault 0 0 0 0 8f00 folio_wait_bit_common", 5, STEP, STEP,
          LIVE_CAUSE_STORAGE, ""},
         {RUNS, 300, STEP, STEP, LIVE_CAUSE_SWAPPING, ""},
@@ -257,6 +261,23 @@ UNIT_TEST(each_cause_is_recognised)
     }
 }
 
+UNIT_TEST(all_dumps_count)
+{
+    struct hang_input in = {.a = &samples[0],
+                            .b = &samples[1],
+                            .ticks_per_s = 100,
+                            .dumps = {STEP, STEP, STEP},
+                            .why_no_dump = "",
+                            .gpu = ""};
+
+    samples_read(RUNS, 0);
+    assert_int_equal(hang_find(&in, &found), 0);
+    assert_int_equal(found.cause, LIVE_CAUSE_LOOP);
+    in.dumps[1] = LOAD;
+    assert_int_equal(hang_find(&in, &found), 0);
+    assert_int_equal(found.cause, LIVE_CAUSE_BUSY);
+}
+
 UNIT_TEST(the_caller_of_a_loop_in_c_does_not_change)
 {
     samples_read(RUNS, 0);
@@ -285,7 +306,8 @@ UNIT_TEST(the_finding_has_place_and_stacks)
 {
     samples_read(LOCKED, 0);
     find(HOROVOD, NULL);
-    assert_string_equal(found.place, "step (train.py:42)");
+    assert_string_equal(found.place,
+                        "step (train.py:42) called by <module> (train.py:60)");
     assert_string_equal(found.stacks,
                         "  main thread\n    wait_for (handles.py:150)\n"
                         "    step (train.py:42)\n"

@@ -33,15 +33,19 @@
 /* Major faults a second that explain a hang: each is a read of a disk, which takes 0.1 to
  * 10 ms; fewer only if the thread was seen waiting for one. */
 enum { FAULTS_PER_S = 100, FEW_FAULTS_PER_S = 10 };
-#define STACK_DISTANCE_MAX (1ull << 30) /* of stack pointer and pthread_self() */
+/* Of stack pointer and pthread_self(): less than the smallest usual size of a stack,
+ * behind which another thread's may lie. */
+#define STACK_DISTANCE_MAX ((2u << 20) - 65536u)
 
 struct hang {
     const struct hang_input *in;
-    double s;                        /* between the samples */
-    struct stack_dump *first, *last; /* no threads: no dump */
+    double s;                 /* between the samples */
+    struct stack_dump *dumps; /* n_dumps */
+    uint32_t n_dumps;
+    const struct stack_dump *last; /* empty: no dump */
     /* The thread in question, with its stacks; NULL: unknown. */
     const struct hang_thread *a, *b;
-    const struct stack_thread *python, *python_first;
+    const struct stack_thread *python;
     const char *who; /* "its main thread" */
     struct hang_finding *ret;
     struct strbuf does;
@@ -148,8 +152,6 @@ static void hang_select_thread(struct hang *h)
             h->a = h->b ? sample_find(h->in->a, h->b->tid) : NULL;
             break;
         }
-    if (h->python)
-        h->python_first = dump_find(h->first, h->python->ident);
 }
 
 /* --- places --- */
@@ -184,11 +186,14 @@ static void hang_set_place(struct hang *h)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     const struct stack_thread *t = h->python;
+    uint32_t n_shown = 0; /* the caller too: the place may be a function that all use */
 
     strbuf_init(&out, sizeof(h->ret->place) - 1);
-    for (uint32_t i = 0; t && i < t->n && out.n == 0; i++)
-        if (!stack_frame_is_library(&t->frames[i]))
+    for (uint32_t i = 0; t && i < t->n && n_shown < 2; i++)
+        if (!stack_frame_is_library(&t->frames[i])) {
+            strbuf_puts(&out, n_shown++ ? " called by " : "");
             stack_frame_put(&t->frames[i], &out);
+        }
     (void)snprintf(h->ret->place, sizeof(h->ret->place), "%s", strbuf_str(&out));
 }
 
@@ -264,7 +269,7 @@ static bool hang_is_swapping(struct hang *h)
         return false;
     strbuf_printf(&h->does,
                   "its process waits for memory that is read from disk, %.0f times a "
-                  "second (major page faults; %llu MiB of it are swapped out)",
+                  "second (major page faults; %llu MiB of its memory are swapped out)",
                   rate, (unsigned long long)(b->swap_kib / 1024));
     hang_put_place(h);
     h->ret->cause = LIVE_CAUSE_SWAPPING;
@@ -282,8 +287,6 @@ static bool hang_thread_computes(const struct hang *h,
     return share >= 0.5 || (a->state == 'R' && b->state == 'R' && share >= 0.05);
 }
 
-/* The other thread that computes, while the one in question waits for it: the holder of
- * Python's lock, or a pool of threads. */
 static const struct hang_thread *hang_find_worker(const struct hang *h)
 {
     for (uint32_t i = 1; i < h->in->b->n; i++) {
@@ -296,15 +299,15 @@ static const struct hang_thread *hang_find_worker(const struct hang *h)
     return NULL;
 }
 
-/* Are both dumps in the same function? Lines may differ: a loop has several. */
+/* Lines may differ: a loop has several. */
 static bool stack_is_at_same(const struct stack_thread *a, const struct stack_thread *b)
 {
-    return a && b && a->n > 0 && a->n == b->n
+    return a && a->n > 0 && a->n == b->n
            && strcmp(a->frames[0].function, b->frames[0].function) == 0
            && strcmp(a->frames[0].file, b->frames[0].file) == 0;
 }
 
-/* Without Python: the innermost function, or its caller. */
+/* Without Python: all functions but the innermost one, which a loop may call. */
 static bool native_is_at_same(const struct stack_thread *a,
                               const struct stack_thread *b)
 {
@@ -317,43 +320,86 @@ static bool native_is_at_same(const struct stack_thread *a,
     return a->n > 0 && b->n > 0;
 }
 
-static bool hang_is_at_same(const struct hang *h)
+/* Is it in the same function in all dumps? t: of the last one; NULL: native code. */
+static bool hang_is_at_same(const struct hang *h, const struct stack_thread *t)
 {
-    if (h->python && h->python->n > 0)
-        return stack_is_at_same(h->python_first, h->python);
-    return native_is_at_same(&h->first->native, &h->last->native);
+    for (uint32_t i = 0; i + 1 < h->n_dumps; i++) {
+        const struct stack_dump *d = &h->dumps[i];
+
+        if (t && t->n > 0 ? !stack_is_at_same(dump_find(d, t->ident), t)
+                          : !native_is_at_same(&d->native, &h->last->native))
+            return false;
+    }
+    return h->n_dumps > 1;
+}
+
+/* The one Python thread that runs, besides the one in question; NULL: none or several. */
+static const struct stack_thread *hang_find_running(const struct hang *h)
+{
+    const struct stack_thread *found = NULL;
+
+    for (uint32_t i = 0; i < h->last->n_threads; i++) {
+        const struct stack_thread *t = &h->last->threads[i];
+
+        if (t == h->python || t == stacks_main(h->last) || stack_is_idle(t)
+            || hang_thread_of(h, t->ident))
+            continue;
+        if (found)
+            return NULL;
+        found = t;
+    }
+    return found;
+}
+
+static void hang_describe_loop(struct hang *h, bool is_same)
+{
+    strbuf_printf(&h->does, "%s computes, %s", h->who,
+                  is_same ? "always at the same place" : "at changing places");
+    hang_put_place(h);
+    h->ret->cause = is_same ? LIVE_CAUSE_LOOP : LIVE_CAUSE_BUSY;
+}
+
+/* Another thread computes while the one in question waits: for Python's lock, or for a
+ * pool of threads. */
+static void hang_describe_worker(struct hang *h, const struct hang_thread *worker)
+{
+    const struct stack_thread *t = hang_find_running(h);
+    bool is_same = hang_is_at_same(h, t ? t : h->python);
+
+    strbuf_printf(&h->does, "%s waits for another one, which computes, %s", h->who,
+                  is_same ? "always at the same place" : "at changing places");
+    if (t) {
+        h->python = t;
+        hang_set_place(h);
+        hang_put_place(h);
+    } else {
+        strbuf_printf(&h->does, " (thread %u)", worker->tid);
+        hang_put_place(h);
+    }
+    h->ret->cause = is_same ? LIVE_CAUSE_LOOP : LIVE_CAUSE_BUSY;
 }
 
 static bool hang_computes(struct hang *h)
 {
-    /* A Python thread whose kernel's thread is not known runs. */
-    bool runs = !h->b || (h->a && hang_thread_computes(h, h->a, h->b));
-    const struct hang_thread *worker = runs ? NULL : hang_find_worker(h);
-    bool is_same;
+    const struct hang_thread *worker;
 
-    if (!runs && !worker)
-        return false;
-    if (!runs && h->b->syscall != HANG_UNKNOWN && !hang_wait_is_lock(h->b))
+    /* A Python thread whose kernel's thread is not known runs. */
+    if (!h->b || (h->a && hang_thread_computes(h, h->a, h->b))) {
+        hang_describe_loop(h, hang_is_at_same(h, h->python));
+        return true;
+    }
+    if (!hang_wait_is_lock(h->b))
         return false; /* a thread that computes is no reason to wait for a file */
-    is_same = hang_is_at_same(h);
-    strbuf_printf(&h->does, "%s %s", h->who,
-                  runs ? is_same ? "computes, always at the same place"
-                                 : "computes, at changing places"
-                  : is_same
-                      ? "waits, always at the same place, while another thread "
-                        "computes"
-                      : "waits at changing places, while another thread computes");
+    worker = hang_find_worker(h);
     if (worker)
-        strbuf_printf(&h->does, " (thread %u)", worker->tid);
-    hang_put_place(h);
-    h->ret->cause = is_same ? LIVE_CAUSE_LOOP : LIVE_CAUSE_BUSY;
-    return true;
+        hang_describe_worker(h, worker);
+    return worker != NULL;
 }
 
-/* A Python thread that waits for a lock without a time limit, in both dumps. */
+/* A Python thread that waits for a lock without a time limit, in all dumps. */
 static bool hang_is_locked(const struct hang *h, const struct stack_thread *t)
 {
-    const struct stack_thread *first = dump_find(h->first, t->ident);
+    const struct stack_thread *first = dump_find(&h->dumps[0], t->ident);
     const struct hang_thread *k =
         t == stacks_main(h->last) ? &h->in->b->v[0] : hang_thread_of(h, t->ident);
 
@@ -436,17 +482,17 @@ static void hang_put_stacks(const struct hang *h)
 int hang_find(const struct hang_input *in, struct hang_finding *ret)
 {
     CLEANUP(arena_release) struct arena arena;
-    AUTOFREE struct stack_dump *dumps = mem_calloc(2, sizeof(*dumps));
-    struct hang h = {.in = in, .ret = ret};
+    AUTOFREE struct stack_dump *dumps = mem_calloc(HANG_DUMPS_MAX, sizeof(*dumps));
+    struct hang h = {.in = in, .ret = ret, .dumps = dumps, .last = dumps};
 
     if (!dumps)
         return -ENOMEM;
     arena_init(&arena, 4u << 20);
-    h.first = &dumps[0];
-    h.last = in->dumps[1] ? &dumps[1] : &dumps[0];
-    for (int i = 0; i < 2; i++)
-        if (in->dumps[i])
-            (void)stacks_parse(in->dumps[i], &arena, &dumps[i]); /* what fits */
+    for (int i = 0; i < HANG_DUMPS_MAX; i++)
+        if (in->dumps[i]) {
+            h.last = &dumps[h.n_dumps++];
+            (void)stacks_parse(in->dumps[i], &arena, &dumps[h.n_dumps - 1]);
+        }
     h.s = in->b->at_ns > in->a->at_ns ? (double)(in->b->at_ns - in->a->at_ns) / 1e9 : 0;
     strbuf_init(&h.does, sizeof(ret->does) - 1);
     ret->cause = LIVE_CAUSE_UNKNOWN;

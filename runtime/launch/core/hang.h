@@ -9,6 +9,7 @@
 #include "runtime/launch/core/stacks.h"
 #include "runtime/live/live_report.h"
 
+#define HANG_DUMPS_MAX      3
 #define HANG_THREADS_MAX    256
 #define HANG_STACKS_MAX     16384 /* with NUL: the stacks of one rank as text */
 #define HANG_FINDING_MAX    (HANG_STACKS_MAX + 4096) /* packed */
@@ -40,9 +41,9 @@ struct hang_sample {
 struct hang_input {
     const struct hang_sample *a, *b; /* about a second apart; before any signal */
     uint32_t ticks_per_s;
-    const char *dumps[2];    /* as in stacks.h; NULL: none */
-    const char *why_no_dump; /* "": there is one */
-    const char *gpu;         /* hang_gpu_put; "": no GPU */
+    const char *dumps[HANG_DUMPS_MAX]; /* as in stacks.h, in turn; NULL: none */
+    const char *why_no_dump;           /* "": there is one */
+    const char *gpu;                   /* hang_gpu_put; "": no GPU */
 };
 
 /* What a rank does. */
