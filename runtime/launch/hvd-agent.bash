@@ -14,7 +14,7 @@ _hvd_agent()
     case $usage in
         *"$prev FILE"*) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
         *"[--] command"*) mapfile -t COMPREPLY < <(compgen -c -W "$(grep -oE -- '--[a-z-]+' <<<"$usage")" -- "$cur") ;;
-        install*) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+        install* | examine*) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
         *"$prev "[A-Z]*) ;; # a value that is nobody's to guess
         *) mapfile -t COMPREPLY < <(compgen -W "$(grep -oE -- '--[a-z-]+' <<<"$usage")" -- "$cur") ;;
     esac

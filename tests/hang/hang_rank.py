@@ -9,6 +9,7 @@ import ctypes
 import fcntl
 import mmap
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -41,9 +42,9 @@ def ready():
 
 
 def stopped():
+    """The test stops it."""
     ready()
-    while True:
-        time.sleep(0.01)  # HERE
+    time.sleep(1000)  # HERE
 
 
 def lock_never_released():
@@ -94,7 +95,7 @@ def deadlock_of_workers():
 
 
 def file_lock():
-    file = open(f"{FOLDER}/lock", "w", encoding="ascii")
+    file = os.open(f"{FOLDER}/lock", os.O_WRONLY | os.O_CREAT)
     holder = subprocess.Popen(["flock", f"{FOLDER}/lock", "sh", "-c", "echo; exec sleep 1000"], stdout=-1)
     holder.stdout.readline()
     with open(f"{FOLDER}/child", "w", encoding="ascii") as f:
@@ -111,13 +112,9 @@ def loop_python():
 
 
 def loop_c():
-    """libc's function calls itself back and never returns: the interpreter's lock is free."""
-    libc = ctypes.CDLL(None)
-    data = (ctypes.c_int * 2)(2, 1)
-    compare = ctypes.CDLL(f"{FOLDER}/loop.so")
+    spin = ctypes.CDLL(f"{FOLDER}/loop.so").spin
     ready()
-    compare.spin()  # HERE
-    del libc, data
+    spin()  # HERE
 
 
 def loop_c_with_gil():
@@ -191,12 +188,12 @@ def busy():
     depth = 0
     while True:
         depth = (depth + 37) % 101
-        search(depth)  # HERE
+        search(depth)
 
 
 def pipe():
     ready()
-    open(f"{FOLDER}/fifo", encoding="ascii").read()  # HERE
+    os.open(f"{FOLDER}/fifo", os.O_RDONLY)  # HERE
 
 
 def timer():
@@ -212,11 +209,21 @@ def child():
     process.wait()  # HERE
 
 
-def dead():
+def late():
+    """Hangs until it is released."""
+    ready()
+    while not os.path.exists(f"{FOLDER}/go"):
+        time.sleep(0.01)  # HERE
+
+
+def own_handler():
+    """The program uses the signal itself."""
     ready()
     time.sleep(1000)
 
 
+if CAUSE == "own_handler":
+    signal.signal(61, lambda *_: print("own handler"))
 hvd.init()
 for step in range(5):
     allreduce(f"grad/{step % 2}")

@@ -203,6 +203,9 @@ UNIT_TEST(each_cause_is_recognised)
         {"S futex 1 0 9 0 8f00 x;" RUNS, 0, STEP, STEP, LIVE_CAUSE_LOOP,
          "its main thread waits for another one, which computes, always at the same "
          "place (thread 401), in step (train.py:42)"},
+        /* it is seen while it looks for the lock */
+        {"R run 0 0 0 2 0;" RUNS, 0, WORKER STEP, WORKER STEP, LIVE_CAUSE_LOOP,
+         "its main thread waits for another one, which computes"},
         {"S futex 1 0 9 0 8f00 x;" RUNS, 0, STEP, LOAD, LIVE_CAUSE_BUSY, ""},
         /* a thread that computes does not explain a wait for a file */
         {"S read 3 0 0 0 8f00 request_wait_answer /mnt/x;" RUNS, 0, STEP, STEP,
@@ -259,6 +262,15 @@ UNIT_TEST(each_cause_is_recognised)
         assert_int_equal(found.is_in_collective,
                          rows[i].first && strstr(rows[i].first, "_hvd"));
     }
+}
+
+UNIT_TEST(a_sleep_in_turns_is_a_sleep)
+{
+    samples_read("S nanosleep 0 0 0 1 8f00 hrtimer_nanosleep", 0);
+    samples[1].v[0].state = 'R';
+    samples[1].v[0].syscall = HANG_RUNNING;
+    find(STEP, STEP);
+    assert_int_equal(found.cause, LIVE_CAUSE_SLEEPING);
 }
 
 UNIT_TEST(all_dumps_count)

@@ -388,7 +388,7 @@ static bool hang_computes(struct hang *h)
         hang_describe_loop(h, hang_is_at_same(h, h->python));
         return true;
     }
-    if (!hang_wait_is_lock(h->b))
+    if (!hang_wait_is_lock(h->b) && h->b->state != 'R')
         return false; /* a thread that computes is no reason to wait for a file */
     worker = hang_find_worker(h);
     if (worker)
@@ -436,10 +436,13 @@ static bool hang_is_deadlock(struct hang *h)
     return true;
 }
 
+/* A thread that sleeps in turns may be seen while it is awake. */
 static void hang_waits(struct hang *h)
 {
-    if (h->b && h->b->state != 'R') {
-        h->ret->cause = hang_wait_describe(h->b, h->who, &h->does);
+    const struct hang_thread *t = h->b->state == 'R' && h->a ? h->a : h->b;
+
+    if (t->state != 'R') {
+        h->ret->cause = hang_wait_describe(t, h->who, &h->does);
     } else {
         h->ret->cause = LIVE_CAUSE_BUSY;
         strbuf_printf(&h->does, "%s runs now and then", h->who);

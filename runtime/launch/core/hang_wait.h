@@ -12,8 +12,8 @@ bool hang_wait_is_lock(const struct hang_thread *t);
 bool hang_wait_is_timed(const struct hang_thread *t);
 /* The first argument of the call is a descriptor whose file explains the wait. */
 bool hang_wait_has_file(int64_t syscall);
-/* Appends "NAME waits for a lock"; returns LOCK, STORAGE, SLEEPING or UNKNOWN. t does not
- * run. */
+/* Appends a clause, as "its main thread waits for a lock held elsewhere", where that
+ * thread is `who`. t does not run. Returns LOCK, STORAGE, SLEEPING or UNKNOWN. */
 enum live_cause
 hang_wait_describe(const struct hang_thread *t, const char *who, struct strbuf *out);
 
