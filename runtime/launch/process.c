@@ -68,6 +68,8 @@ static bool thread_sample(uint32_t pid, uint32_t tid, struct hang_thread *t)
     t->state = stat.state;
     t->cpu_ticks = stat.cpu_ticks;
     t->n_major_faults = stat.n_major_faults;
+    proc_read(pid, tid, "status", text, sizeof(text));
+    t->n_sleeps = proc_text_status(text, "voluntary_ctxt_switches", 10);
     proc_read(pid, tid, "syscall", text, sizeof(text));
     proc_text_syscall(text, t);
     proc_read(pid, tid, "wchan", t->wchan, sizeof(t->wchan));

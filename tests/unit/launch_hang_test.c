@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Why a rank hangs: a row is two samples of its threads, its stacks, and the cause. A
- * thread is "STATE SYSCALL ARG0 ARG1 ARG3 CPU_TICKS_IN_BETWEEN SP WCHAN FILE"; the main
- * thread comes first, threads are separated by ';'. */
+ * thread is "STATE SYSCALL ARG0 ARG1 ARG3 CPU_TICKS_IN_BETWEEN SP WCHAN FILE SLEEPS"; the
+ * main thread comes first, threads are separated by ';'. */
 #include "runtime/launch/core/hang.h"
 
 #include <sys/syscall.h>
@@ -46,9 +46,9 @@ static int64_t call_number(const char *name)
 static void thread_read(const char *text, struct hang_thread *a, struct hang_thread *b)
 {
     char state, call[16], wchan[48] = "-", file[128] = "-";
-    unsigned long arg0, arg1, arg3, ticks, sp;
-    int n = sscanf(text, " %c %15s %lu %lu %lu %lu %lx %47s %127s", &state, call, &arg0,
-                   &arg1, &arg3, &ticks, &sp, wchan, file);
+    unsigned long arg0, arg1, arg3, ticks, sp, sleeps = 0;
+    int n = sscanf(text, " %c %15s %lu %lu %lu %lu %lx %47s %127s %lu", &state, call,
+                   &arg0, &arg1, &arg3, &ticks, &sp, wchan, file, &sleeps);
 
     if (n < 7)
         fail_msg("%s: %d fields", text, n);
@@ -63,6 +63,7 @@ static void thread_read(const char *text, struct hang_thread *a, struct hang_thr
         (void)snprintf(b->file, sizeof(b->file), "%s", file);
     *a = *b;
     a->cpu_ticks = 1000;
+    b->n_sleeps = sleeps;
 }
 
 static void samples_read(const char *threads, uint64_t n_faults)
@@ -187,8 +188,9 @@ UNIT_TEST(each_cause_is_recognised)
         {RUNS, 0, STEP, LOAD, LIVE_CAUSE_BUSY,
          "its main thread computes, at changing places, in load (train.py:50)"},
         {RUNS, 0, STEP, DEEPER, LIVE_CAUSE_BUSY, ""},
-        {"R run 0 0 0 10 0", 0, STEP, STEP, LIVE_CAUSE_LOOP, ""},
-        {"R run 0 0 0 2 0", 0, STEP, STEP, LIVE_CAUSE_BUSY,
+        /* processors are short: it gets little time, but does not sleep */
+        {"R run 0 0 0 2 0", 0, STEP, STEP, LIVE_CAUSE_LOOP, ""},
+        {"R run 0 0 0 2 0 - - 40", 0, STEP, STEP, LIVE_CAUSE_BUSY,
          "its main thread runs now and then"},
         {RUNS, 0, C_LOOP, C_LOOP, LIVE_CAUSE_LOOP,
          "its main thread computes, always at the same place, in spin (prog)"},
@@ -204,7 +206,7 @@ UNIT_TEST(each_cause_is_recognised)
          "its main thread waits for another one, which computes, always at the same "
          "place (thread 401), in step (train.py:42)"},
         /* it is seen while it looks for the lock */
-        {"R run 0 0 0 2 0;" RUNS, 0, WORKER STEP, WORKER STEP, LIVE_CAUSE_LOOP,
+        {"R run 0 0 0 2 0 - - 40;" RUNS, 0, WORKER STEP, WORKER STEP, LIVE_CAUSE_LOOP,
          "its main thread waits for another one, which computes"},
         {"S futex 1 0 9 0 8f00 x;" RUNS, 0, STEP, LOAD, LIVE_CAUSE_BUSY, ""},
         /* a thread that computes does not explain a wait for a file */

@@ -283,8 +283,9 @@ static bool hang_thread_computes(const struct hang *h,
     double share =
         hang_rate(h, a->cpu_ticks, b->cpu_ticks) / (double)h->in->ticks_per_s;
 
-    /* Half of the time, or less if processors are short. */
-    return share >= 0.5 || (a->state == 'R' && b->state == 'R' && share >= 0.05);
+    /* Where processors are short it only waits for one, and never sleeps. */
+    return share >= 0.5
+           || (a->state == 'R' && b->state == 'R' && b->n_sleeps <= a->n_sleeps + 1);
 }
 
 static const struct hang_thread *hang_find_worker(const struct hang *h)

@@ -22,7 +22,8 @@ struct hang_thread {
     uint32_t tid;
     char state; /* R S D T t Z X */
     uint64_t cpu_ticks, n_major_faults;
-    int64_t syscall; /* its number, or HANG_* */
+    uint64_t n_sleeps; /* how often it gave up the processor itself */
+    int64_t syscall;   /* its number, or HANG_* */
     uint64_t arg[6], sp;
     char wchan[48]; /* kernel function that it waits in; "": unknown */
     char file[128]; /* of a system call whose first argument is a descriptor */
