@@ -107,7 +107,7 @@ def file_lock():
 def loop_python():
     ready()
     n = 0
-    while True:
+    while True:  # HERE
         n = n + 1  # HERE
 
 

@@ -322,11 +322,14 @@ UNIT_TEST(the_finding_has_place_and_stacks)
     find(HOROVOD, NULL);
     assert_string_equal(found.place,
                         "step (train.py:42) called by <module> (train.py:60)");
-    assert_string_equal(found.stacks,
-                        "  main thread\n    wait_for (handles.py:150)\n"
-                        "    step (train.py:42)\n"
-                        "    <module> (train.py:60)\n"
-                        "  main thread, native code\n    x (libc.so.6)\n");
+    assert_string_equal(found.stacks, "  main thread\n    wait_for (handles.py:150)\n"
+                                      "    step (train.py:42)\n"
+                                      "    <module> (train.py:60)\n");
+    find(STEP, NULL);
+    assert_string_equal(found.stacks, "  main thread\n    step (train.py:42)\n"
+                                      "    <module> (train.py:60)\n"
+                                      "  main thread, native code\n"
+                                      "    x (libc.so.6)\n");
     find(NULL, NULL);
     assert_string_equal(found.stacks, "  no stacks: it does not answer\n");
 }

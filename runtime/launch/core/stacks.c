@@ -238,6 +238,10 @@ thread_put(const struct stack_thread *t, const char *title, struct strbuf *out)
 /* Down to the interpreter, whose own calls are shown as Python code. */
 static uint32_t native_shown(const struct stack_dump *d)
 {
+    const struct stack_thread *t = stacks_main(d);
+
+    if (t && t->n > 0 && stack_frame_is_runtime(&t->frames[0]))
+        return 0;
     for (uint32_t i = 0; d->n_threads > 0 && i < d->native.n; i++)
         if (strncmp(d->native.frames[i].file, "python", 6) == 0
             || strncmp(d->native.frames[i].file, "libpython", 9) == 0)

@@ -55,7 +55,9 @@ void stack_frame_put(const struct stack_frame *f, struct strbuf *out);
 void stack_thread_put_place(const struct stack_thread *t, struct strbuf *out);
 
 /* All threads, the main thread first, a frame a line, without what differs between
- * ranks (addresses, numbers of threads): equal texts are equal stacks. */
+ * ranks (addresses, numbers of threads): equal texts are equal stacks. The native stack
+ * of a thread that waits in the runtime is left out: it is the runtime's own affair, and
+ * differs from moment to moment. */
 void stacks_put(const struct stack_dump *d, struct strbuf *out);
 
 /* Texts of ranks, equal ones once:
