@@ -13,7 +13,7 @@ ALL_BINS += $(O)/bin/hvd-operator
 # kubectl's plugin: one static program that runs kubectl for everything online (DECISIONS.md). The
 # sanitizers cannot be linked statically.
 $(eval $(call archive,opcli,$(wildcard operator/cli/core/*.c)))
-$(eval $(call program,kubectl-hvd,$(wildcard operator/cli/*.c),opcli opcore contract base,$(if $(filter plain,$(V)),-static) -ljansson -lyaml))
+$(eval $(call program,kubectl-hvd,$(wildcard operator/cli/*.c),opcli opcore live wire contract base,$(if $(filter plain,$(V)),-static) -ljansson -lyaml))
 ALL_BINS += $(O)/bin/kubectl-hvd
 
 $(eval $(call unit,op,opcli opkube opnofault opcore live wire contract base,$(OPERATOR_LIBS)))

@@ -147,14 +147,15 @@ static bool goodput_read_pods(struct goodput_work *w)
 static void goodput_read_waiting(struct goodput_work *w)
 {
     const struct sync_outcome *o = w->q->outcome;
+    enum obstacle first = w->v->why.first;
 
     w->view.waiting = w->waiting;
     if (o->trouble != TROUBLE_NONE && strstr(o->message, "exceeded quota"))
         goodput_waiting_reason(o->message, false, w->waiting);
     else if (o->trouble != TROUBLE_NONE)
         (void)snprintf(w->waiting, sizeof(w->waiting), "%s", o->reason);
-    else if (!waiting_is_usual(w->v->waiting))
-        goodput_waiting_reason(w->v->waiting, w->v->is_scheduled, w->waiting);
+    else if (first != OBSTACLE_NONE && first < OBSTACLE_INIT)
+        goodput_waiting_reason(w->v->why.text, first > OBSTACLE_SCHEDULER, w->waiting);
 }
 
 static enum ledger_share share_of_state(enum live_state s)
