@@ -45,7 +45,7 @@ struct event_note {
     const char *reason; /* CamelCase */
     const char *message;
 };
-#define DECISION_MAX_NOTES 8
+#define DECISION_MAX_NOTES 12
 
 /* Where the operator asks what a running job does (operator/ask.h). */
 struct ask_target {

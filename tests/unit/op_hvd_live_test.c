@@ -289,7 +289,7 @@ UNIT_TEST(conditions_end_with_the_job)
     live_decide(&w);
     live_expect_condition(&w, "Stalled", "False", "JobFinished",
                           "the pods of that time have ended");
-    live_expect_events(&w, "JobSucceeded");
+    live_expect_events(&w, "JobSucceeded Goodput");
     arena_release(&w.a);
 }
 
