@@ -103,10 +103,14 @@ class HowTo(Pages):
                 "PYTHONPATH": packages("loops"),
                 "no_proxy": "127.0.0.1",
             }
-            ended = command([STAGE / "bin/hvd-agent", "run", "--", venv("torch"), "train.py"], cwd=folder, **job)
+            ended = command(
+                [STAGE / "bin/hvd-agent", "run", "--", venv("torch"), "train.py"], cwd=folder, **job
+            )
         self.assertEqual(ended.code, 0, ended)
         self.assertIn("2 ranks by hvd: loss", str(ended))
-        found = re.findall(r"trainer status received step=(\d+) total=(\d+) epoch=\S+ metrics=(\d+)", ended.out)
+        found = re.findall(
+            r"trainer status received step=(\d+) total=(\d+) epoch=\S+ metrics=(\d+)", ended.out
+        )
         self.assertEqual(found[0], ("0", "40", "0"), ended)  # at the begin, and at the end
         self.assertEqual(found[-1][:2], ("40", "40"), ended)
         self.assertGreaterEqual(int(found[-1][2]), 2, ended)
