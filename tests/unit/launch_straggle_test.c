@@ -68,6 +68,32 @@ UNIT_TEST(what_lasts_a_minute_is_not_named)
     toy_free(t);
 }
 
+UNIT_TEST(what_is_slow_in_every_second_window_is_not_named)
+{
+    struct toy_job *t = toy_new(12, 4, 1);
+
+    toy_slow(t, 2, 1, 1.045, 0, 1e9);
+    for (uint32_t i = 0; i < MAX_RULES - 1; i++)
+        toy_slow(t, 2, 1, 1.02, 20 * i, 20 * i + 10);
+    toy_run(t, 140);
+    assert_true(t->named_s < 0);
+    toy_free(t);
+}
+
+UNIT_TEST(long_steps_take_longer)
+{
+    struct toy_job *t = toy_new(13, 4, 1);
+
+    t->compute_s = 5;
+    t->jitter = 0.02;
+    toy_slow(t, 2, 1, 1.3, 0, 1e9);
+    toy_run(t, 400); /* a window has ten steps */
+    assert_true(t->named_s < 0);
+    toy_run(t, 600);
+    assert_int_equal(t->last.rank, 2);
+    toy_free(t);
+}
+
 UNIT_TEST(ranks_that_are_slow_in_turn_are_not_named)
 {
     struct toy_job *t = toy_new(4, 4, 1);
