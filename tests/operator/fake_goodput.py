@@ -196,8 +196,9 @@ def goodput_of_a_job_that_restarts_has_the_cause_of_its_losses() -> None:
         wait("it has succeeded", lambda: w.state() == "Succeeded")
         g = goodput(w)
         adds_up(g)
-        expect(g["seconds"]["queued"] == 100 and g["seconds"]["pulling"] == 10, "the pods' times", g)
-        down = now - (start + 900)
+        late = g["seconds"]["queued"] - 100  # the fake's pods have no time until they are shown
+        expect(0 <= late <= 60 and g["seconds"]["pulling"] == 10, "the pods' times", g)
+        down = now - (start + 900) - late
         after = seconds(g["time"]) - now
         expect(down <= g["seconds"]["down"] <= down + after, f"down for {down} s", g)
         expect(790 <= g["seconds"]["training"] <= 790 + after, "training", g)
