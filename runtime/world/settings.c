@@ -5,7 +5,7 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/mem.h"
@@ -80,26 +80,34 @@ settings_read_codec(const struct knob_values *v, struct settings *s, struct err 
     return rc;
 }
 
+/* One to nine digits; the rest of the text, or NULL. */
+static const char *step_parse(const char *text, uint32_t *ret)
+{
+    size_t n = strspn(text, "0123456789");
+
+    if (n == 0 || n > 9)
+        return NULL;
+    *ret = (uint32_t)strtoul(text, NULL, 10);
+    return text + n;
+}
+
 /* HVD_REPLAY: "400" or "301-400". */
 static int settings_read_guard(const struct knob_values *v,
                                struct replica_guard *g,
                                struct err *err)
 {
-    const char *text = v->s[KNOB_HVD_REPLAY];
-    unsigned first = 0, last = 0;
-    int n = 0;
+    const char *text = v->s[KNOB_HVD_REPLAY], *rest;
+    uint32_t first = 0, last = 0;
 
     g->check_steps = (uint32_t)v->v[KNOB_HVD_REPLICA_CHECK];
     g->is_warning = v->v[KNOB_HVD_REPLICA_ACTION] == 1 /* fail warn */;
     if (!text[0])
         return 0;
-    if (strspn(text, "0123456789-") == strlen(text) && strlen(text) <= 19) {
-        if (sscanf(text, "%9u%n", &first, &n) == 1 && !text[n])
-            last = first;
-        else if (sscanf(text, "%9u-%9u%n", &first, &last, &n) != 2 || text[n])
-            first = 0;
-    }
-    if (first == 0 || last < first)
+    rest = step_parse(text, &first);
+    last = first;
+    if (rest && *rest == '-')
+        rest = step_parse(rest + 1, &last);
+    if (!rest || *rest || first == 0 || last < first)
         return err_set(
             err, -EINVAL,
             "HVD_REPLAY=\"%.64s\" is neither a step from 1 to 999999999 nor a "

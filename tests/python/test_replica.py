@@ -10,13 +10,14 @@ from job import ROOT, JobTest, bare_ranks, each_torch, horovodrun, only_torch
 
 @each_torch
 class Replica(JobTest):
-    @only_torch("debian")
+    @only_torch("debian")  # what one process does alone is torch's own
     def test_1(self):
         self.run_checks(1, "replica.py", HVD_REPLICA_CHECK="3")
 
     def test_2(self):
         self.run_checks(2, "replica.py", HVD_REPLICA_CHECK="3")
 
+    @only_torch("debian")  # no more of torch than on 2
     def test_4(self):
         self.run_checks(4, "replica.py", HVD_REPLICA_CHECK="3")
 
@@ -99,8 +100,3 @@ class Replay(JobTest):
             said = r"all repeated sums had equal results.*steps=2-4 sums=6 bytes=722400"
             self.assertEqual(len(re.findall(said, ended.out)), 1, ended)
             self.assertEqual(ended.out.count("the replicas are equal"), 3, ended)
-
-    def test_a_wrong_range_is_refused(self):
-        for text in ("0", "5-4", "x", "3-", "1-2-3", "4 ", "12345678901"):
-            ended = horovodrun(1, "replay.py", 1, HVD_REPLAY=text)
-            self.assertIn(f'HVD_REPLAY="{text}" is neither a step', ended.out, ended)

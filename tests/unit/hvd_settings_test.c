@@ -106,6 +106,26 @@ UNIT_TEST(guards_have_their_settings)
     assert_true(!g.is_warning && g.first == 301 && g.last == 999999999);
 }
 
+UNIT_TEST(a_wrong_range_of_steps_is_refused)
+{
+    static const char *const all[] = {"0",     "5-4", "x",    "3-",          "-3",
+                                      "1-2-3", "4x",  "3--4", "12345678901", "0-5"};
+
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        struct settings s;
+        struct err e = ERR_INIT;
+        char text[64];
+
+        (void)snprintf(text, sizeof(text), "HVD_REPLAY=%s", all[i]);
+        env.n = 0;
+        fake_set_all(&env, text);
+        assert_int_equal(settings_read(fake_get, &env, &s, &e), -EINVAL);
+        (void)snprintf(text, sizeof(text), "HVD_REPLAY=\"%s\" is neither a step",
+                       all[i]);
+        assert_non_null(strstr(e.text, text));
+    }
+}
+
 UNIT_TEST(another_product_s_name_stands_for_ours)
 {
     assert_int_equal(read_all("HOROVOD_GLOO_TIMEOUT_SECONDS=600").peer_timeout_ns,

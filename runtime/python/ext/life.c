@@ -244,15 +244,19 @@ static PyObject *py_timeline_stop(PyObject *module, PyObject *unused)
 
 static PyObject *py_describe(PyObject *module, PyObject *unused)
 {
-    char text[4096];
-    size_t length;
+    size_t length = hvd_describe(NULL, 0), size = length + 1;
+    char *text = PyMem_Malloc(size); /* some bytes for each rank */
+    PyObject *result;
 
     (void)module;
     (void)unused;
-    length = hvd_describe(text, sizeof(text));
-    if (length >= sizeof(text))
-        length = sizeof(text) - 1;
-    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)length, "replace");
+    if (!text)
+        return PyErr_NoMemory();
+    length = hvd_describe(text, size);
+    length = length < size ? length : size - 1; /* another world has formed meanwhile */
+    result = PyUnicode_DecodeUTF8(text, (Py_ssize_t)length, "replace");
+    PyMem_Free(text);
+    return result;
 }
 
 /* mac(purpose, address, n_bytes) -> bytes. A large object takes a while, so the GIL is
