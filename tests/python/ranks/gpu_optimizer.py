@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from _hvd import handles
 from _hvd.torch import reducer as reducer_module
-from checks import Calls, check, main
+from checks import Calls, check, expect_error, main
 from fake_cuda import GPU, Tensor, stream
 from gpu_steps import WAITS, N, R, backward, check_step, on_gpu, optimizer_of, parameters, same
 
@@ -211,6 +211,15 @@ def parameters_start_as_the_root_has_them():
     hvd.broadcast_parameters(state, root_rank=N - 1)
     same(state["a"], np.array([N - 1, 1.0]))
     assert state["b"].tolist() == [N - 1.0] * 2
+
+
+@check
+def replicas_on_gpus_are_compared():
+    hvd.check_replicas([on_gpu(1.0, 2.0, 3.0)])
+    with stream(GPU.stream()):
+        other = on_gpu(1.0, 2.0, 3.0) + (R == N - 1)
+        words = ["element 0: 1 ", f"2 on rank {N - 1}", "3 of 3 elements"]
+        expect_error(hvd.HorovodInternalError, words, hvd.check_replicas, [other])
 
 
 @check
