@@ -38,7 +38,10 @@ def _value(variable, name):
 
 def after_assignments(variables, function):
     """Calls function() once these variables have the values that the program has assigned before: now, or
-    in each run of the tf.function that is being traced. Not in graphs of TensorFlow 1."""
+    in each run of the tf.function that is being traced. Not in graphs of TensorFlow 1 nor within a strategy
+    of TensorFlow, whose replicas take a step together."""
+    if tf.distribute.has_strategy():
+        return
     if tf.executing_eagerly():
         function()
     elif tf.compat.v1.executing_eagerly_outside_functions():
