@@ -13,6 +13,7 @@ import difflib
 import os
 import pty
 import re
+import select
 import shlex
 import signal
 import subprocess
@@ -227,6 +228,12 @@ def a_timeline_is_written_to_a_file() -> None:
         expect(done.returncode == 0 and text.startswith('[{"name"'), "its content", done, text)
 
 
+def read_soon(read: int) -> bytes:
+    """What comes next; b"" at the end. The time is there against hangs."""
+    expect(bool(select.select([read], [], [], 120)[0]), "output or its end within two minutes")
+    return os.read(read, 65536)
+
+
 def start_watching() -> tuple[subprocess.Popen, int]:
     """list --watch in a process group of its own, after its first rows; and the end of its output."""
     read, write = os.pipe()
@@ -240,7 +247,7 @@ def start_watching() -> tuple[subprocess.Popen, int]:
     os.close(write)
     seen = b""
     while b"train" not in seen or b"mpi" not in seen:
-        part = os.read(read, 65536)
+        part = read_soon(read)
         expect(bool(part), "more output", seen)
         seen += part
     return process, read
@@ -248,7 +255,7 @@ def start_watching() -> tuple[subprocess.Popen, int]:
 
 def rest_of(read: int) -> bytes:
     out = b""
-    while part := os.read(read, 65536):  # until every process that could write has ended
+    while part := read_soon(read):  # until every process that could write has ended
         out += part
     os.close(read)
     return out
