@@ -73,6 +73,7 @@ PARTS = (
     ("python", "runtime/python/", PYTHON),
     ("operator-core", "operator/core/", ""),
     ("operator-core", "operator/doc/", ""),
+    ("cli", "operator/cli/", "make test-cli"),
     ("operator", "operator/", OPERATOR),
     ("slurm", "spank_plugin/", ""),
 )

@@ -35,11 +35,6 @@ def hvd(*args: str, ok: bool = True, folder: Path = RUN / "bin") -> str:
     return done.stdout + done.stderr
 
 
-def node(name: str) -> None:
-    if not api.find(f"/api/v1/nodes/{name}"):
-        api.call("POST", "/api/v1/nodes", manifest("v1", "Node", name))
-
-
 def event(ns: str, name: str, pod: str, uid: str, reason: str, message: str, at: str) -> None:
     about = {"kind": "Pod", "namespace": ns, "name": pod, "uid": uid}
     body = manifest(
@@ -102,8 +97,6 @@ def a_job_that_failed(ns: str) -> None:
 def scene(ns: str) -> None:
     """Jobs in all states that the commands show differently."""
     api.namespace(ns)
-    for name in ("gpu-0", "gpu-1"):
-        node(name)
     asleep = job("asleep")
     asleep["spec"]["runPolicy"] = {"suspend": True}
     api.make(ns, asleep)
