@@ -115,7 +115,10 @@ int watch_run(struct cli *c, struct kubectl *const *k, size_t n, watch_fn fn, vo
         fd_close(&s[i].fd); /* a stream that continues ends by SIGPIPE */
         (void)kill(s[i].pid, SIGTERM);
         one = kubectl_wait(s[i].pid);
-        status = one != 0 && one != 128 + SIGTERM ? 1 : status;
+        if (one == 128 + SIGINT) /* it was sent to us, too, and may be ignored here */
+            status = one;
+        else if (one != 0 && one != 128 + SIGTERM && status == 0)
+            status = 1;
         strbuf_release(&s[i].text);
     }
     return status;
