@@ -167,9 +167,9 @@ def swapping():
     file = os.open(f"{FOLDER}/swap", os.O_RDWR)
     ready()
     while True:
-        memory.madvise(mmap.MADV_DONTNEED)
-        os.posix_fadvise(file, 0, size, os.POSIX_FADV_DONTNEED)
-        for page in range(0, size, 4096):
+        memory.madvise(mmap.MADV_DONTNEED)  # HERE
+        os.posix_fadvise(file, 0, size, os.POSIX_FADV_DONTNEED)  # HERE
+        for page in range(0, size, 4096):  # HERE
             memory[page]  # HERE
 
 

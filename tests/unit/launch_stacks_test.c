@@ -103,6 +103,7 @@ UNIT_TEST(a_place_names_the_line_of_the_users_program)
     assert_place("Thread 0x1 (most recent call first):\n  <no Python frame>\n", "");
     assert_place("native\n    spin (prog)\n    main (prog)\n", "in spin (prog)");
     assert_place("native\n    (prog)\n", "in a function (prog)");
+    assert_place("native\n  )\n    prog)\n(\n\n", "");
 }
 
 UNIT_TEST(equal_stacks_are_one_text)

@@ -92,7 +92,7 @@ static void line_read_native(struct stacks_reader *r, const char *p, size_t n)
         p++;
     for (open = end; open > p && *open != '('; open--)
         ;
-    if (open == end || end[-1] != ')')
+    if (*open != '(' || end[-1] != ')')
         return;
     f.file = text_copy(r, open + 1, (size_t)(end - open) - 2);
     f.function = text_copy(r, p, open > p ? (size_t)(open - p) - 1 : 0);
