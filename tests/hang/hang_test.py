@@ -345,7 +345,7 @@ def test_no_capability(folder):
 
 
 def test_examination_does_no_harm(folder):
-    """Ranks that have been examined, several times, go on, and the end of the stall is published."""
+    """Ranks that have been examined, several times, continue, and the end of the stall is published."""
     job = Job(folder, python("stopped", folder))
     pause(job)
     job.await_stall()
