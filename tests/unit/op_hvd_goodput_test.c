@@ -57,56 +57,52 @@ static char *story_text(const struct node *o, const char *key)
     return (char *)(uintptr_t)(s ? s : "");
 }
 
+/* Without times: those of a story need no document. */
+static struct pod *story_new_pod(struct story *t, uint32_t i)
+{
+    struct pod *p = arena_calloc(&t->arena, 1, sizeof(*p));
+    struct node *o = node_object(&t->b);
+    struct node *meta = node_child(&t->b, o, "metadata", NODE_OBJECT);
+
+    node_set_str(&t->b, meta, "namespace", "ns");
+    node_set_str(&t->b, meta, "name", arena_printf(&t->arena, "demo-worker-%u", i));
+    node_set_str(&t->b, meta, "uid", arena_printf(&t->arena, "uid-%u", i));
+    assert_int_equal(
+        pod_decode(KUBE_JOB, o, arena_alloc(&t->arena, POD_CONDITIONS_SIZE), p, NULL),
+        0);
+    return p;
+}
+
 static void story_load_pod(struct story *t,
                            const struct node *o,
                            uint32_t i,
                            const struct hvd_job *job,
                            struct worker *ret)
 {
-    struct pod *p = arena_calloc(&t->arena, 1, sizeof(*p));
+    struct pod *p = story_new_pod(t, i);
     bool has_exit = node_get(o, "exit") != NULL;
-    bool is_bound = node_get(o, "bound") != NULL;
     bool runs = node_get(o, "run") || node_bool(o, "runs", false);
-    char none[] = "";
-    char *empty = arena_strdup(&t->arena, none);
-    const char *waiting = node_str(o, "unscheduled");
+    bool is_refused = node_str(o, "unscheduled") != NULL;
 
-    *p = (struct pod){
-        .ns = empty,
-        .name = arena_printf(&t->arena, "demo-worker-%u", i),
-        .uid = arena_printf(&t->arena, "uid-%u", i),
-        .owner_uid = empty,
-        .job_name = empty,
-        .node = is_bound ? arena_printf(&t->arena, "n%u", i) : empty,
-        .reason = story_text(o, "reason"),
-        .message = empty,
-        .waiting = story_text(o, waiting ? "unscheduled" : "waiting"),
-        .hint = empty,
-        .wait_reason = empty,
-        .wait_container = empty,
-        .ip = empty,
-        .exit_container = has_exit ? story_text(o, "name") : empty,
-        .exit_reason = empty,
-        .exit_text = empty,
-        .finalizer = empty,
-        .conditions = empty,
-        .usual = waiting ? 2 : 0, /* PodScheduled=False */
-        .job_kind = KUBE_JOB,
-        .role = ROLE_WORKER,
-        .generation = (uint32_t)node_int(o, "generation", job->world_generation),
-        .world_workers = job->role[ROLE_WORKER].n,
-        .phase = has_exit ? (node_int(o, "exit", 0) ? POD_FAILED : POD_SUCCEEDED)
-                          : (runs ? POD_RUNNING : POD_PENDING),
-        .is_deleting = node_get(o, "deleted") != NULL,
-        .has_exit = has_exit,
-        .is_main_exit = has_exit,
-        .exit_code = (int)node_int(o, "exit", 0),
-        .made_wall_us = story_us(o, "made", 1),
-        .bound_wall_us = story_us(o, "bound", -1),
-        .begin_wall_us = story_us(o, "run", -1),
-        .exit_wall_us = story_us(o, "end", -1),
-        .delete_wall_us = story_us(o, "deleted", -1)};
+    if (node_get(o, "bound"))
+        p->node = arena_printf(&t->arena, "n%u", i);
+    p->waiting = story_text(o, is_refused ? "unscheduled" : "waiting");
+    p->usual = is_refused ? 2 : 0; /* PodScheduled=False */
+    p->role = ROLE_WORKER;
+    p->generation = (uint32_t)node_int(o, "generation", job->world_generation);
     p->world_generation = p->generation;
+    p->world_workers = job->role[ROLE_WORKER].n;
+    p->phase = runs ? POD_RUNNING : POD_PENDING;
+    if (has_exit)
+        p->phase = node_int(o, "exit", 0) ? POD_FAILED : POD_SUCCEEDED;
+    p->is_deleting = node_get(o, "deleted") != NULL;
+    p->has_exit = p->is_main_exit = has_exit;
+    p->exit_code = (int)node_int(o, "exit", 0);
+    p->made_wall_us = story_us(o, "made", 1);
+    p->bound_wall_us = story_us(o, "bound", -1);
+    p->begin_wall_us = story_us(o, "run", -1);
+    p->exit_wall_us = story_us(o, "end", -1);
+    p->delete_wall_us = story_us(o, "deleted", -1);
     *ret = (struct worker){
         .state = node_bool(o, "gone", false) ? WORKER_GONE : WORKER_SEEN, .pod = p};
 }
