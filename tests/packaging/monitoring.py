@@ -10,7 +10,7 @@ import subprocess
 from api import expect, wait
 from common import MANIFESTS, ROOT, RUN, api, kubectl, kustomize, suite, world
 
-METRIC = re.compile(r"\b(?:hvd_operator|mpi_operator|process)_[a-z_]+")
+METRIC = re.compile(r"\b(?:hvd_operator|hvd_job|mpi_operator|process)_[a-z_]+")
 
 
 def metrics() -> dict[str, str]:
