@@ -124,11 +124,11 @@ void exam_conclude(struct live_exam *x,
     exam_cancel(x);
 }
 
-void stall_describe(const struct stall_record *r,
-                    const char *(*host_of)(void *arg, uint32_t rank),
-                    void *arg,
-                    uint64_t now_wall_us,
-                    struct live_stall *ret)
+void record_describe(const struct stall_record *r,
+                     const char *(*host_of)(void *arg, uint32_t rank),
+                     void *arg,
+                     uint64_t now_wall_us,
+                     struct live_stall *ret)
 {
     CLEANUP(strbuf_release) struct strbuf text = {0};
     uint64_t age_us =

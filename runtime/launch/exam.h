@@ -29,10 +29,10 @@ void exam_conclude(struct live_exam *x,
                    struct live_stall *ret);
 
 /* What a record of a stall says by itself: all of *ret but cause and stacks. */
-void stall_describe(const struct stall_record *r,
-                    const char *(*host_of)(void *arg, uint32_t rank),
-                    void *arg,
-                    uint64_t now_wall_us,
-                    struct live_stall *ret);
+void record_describe(const struct stall_record *r,
+                     const char *(*host_of)(void *arg, uint32_t rank),
+                     void *arg,
+                     uint64_t now_wall_us,
+                     struct live_stall *ret);
 
 #endif

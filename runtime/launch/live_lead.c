@@ -103,7 +103,7 @@ static void lead_set_stall(struct live_lead *l)
 {
     struct live_stall s = {.rank = -1};
 
-    stall_describe(&l->record, lead_host_of, l, clock_wall_us(), &s);
+    record_describe(&l->record, lead_host_of, l, clock_wall_us(), &s);
     live_job_advance(&l->job, clock_now_ns());
     live_job_set_stall(&l->job, &s, clock_wall_us());
 }
