@@ -55,7 +55,10 @@ def test_the_status_has_the_ranks_of_all_hosts(folder):
     same((stall()["rank"], stall()["host"], stall()["missingRanks"]), (1, "b", [1]))
     text = status("--verbose")
     has(text, "ranks 0, 2:")
-    same([line.split()[:3:2] for line in text.splitlines() if " InWorld " in line], [[str(r), "InWorld"] for r in range(3)])
+    same(
+        [line.split()[:3:2] for line in text.splitlines() if " InWorld " in line],
+        [[str(r), "InWorld"] for r in range(3)],
+    )
     open(f"{folder}/go", "w").close()
     same(job.end(40), 0)
     hosts().nothing_left(10)

@@ -118,7 +118,9 @@ def test_a_stall_is_reported_while_it_lasts(folder):
     same(stall["tensor"], "tensor/0")
     has(stall["message"], 'tensor "tensor/0" (ALLREDUCE)')
     has(ask(job).stdout, "Stalled: ")
-    now = wait_until("the ranks are examined", lambda: (report(job)["stall"].get("hasStacks") and report(job)))
+    now = wait_until(
+        "the ranks are examined", lambda: report(job)["stall"].get("hasStacks") and report(job)
+    )
     has(now["stall"]["message"], "rank 1 (host ")
     same(now["stall"]["cause"], "Sleeping")
     stacks = ask(job, "--stacks").stdout
