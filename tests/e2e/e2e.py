@@ -18,6 +18,7 @@ import signal
 from datetime import datetime
 
 import ends
+import live
 import plugin
 import roles
 import waits
@@ -411,6 +412,7 @@ roles.tests(suite)
 ends.tests(suite)
 waits.tests(suite)
 plugin.tests(suite)
+live.tests(suite)
 
 
 @suite.test
