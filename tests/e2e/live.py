@@ -70,7 +70,8 @@ def progress_and_a_hang_are_in_the_status() -> None:
 
     def stalled() -> dict | None:
         found = condition(status_of("live", ns), "Stalled")
-        return found if found.get("status") == "True" and "rank 1 (" in found["message"] else None
+        is_known = found.get("status") == "True" and found["reason"] != "Unknown"
+        return found if is_known else None
 
     found = wait("the condition Stalled has the verdict", stalled, 180)
     print(f"# {found['reason']}: {found['message']}")
