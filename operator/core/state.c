@@ -93,10 +93,19 @@ bool status_is_progress(struct build *b, const struct node *old, const struct no
     return was && is && node_equal(was, is);
 }
 
+static struct node *without_report(struct build *b, const struct node *status)
+{
+    struct node *copy = node_copy(b, status);
+
+    node_drop(copy, "goodput");
+    node_drop(copy, "progress");
+    return b->status ? NULL : copy;
+}
+
 bool status_is_report(struct build *b, const struct node *old, const struct node *now)
 {
-    const struct node *was = old ? status_timeless(b, old) : NULL;
-    const struct node *is = status_timeless(b, now);
+    const struct node *was = old ? without_report(b, old) : NULL;
+    const struct node *is = without_report(b, now);
 
     return was && is && node_equal(was, is);
 }

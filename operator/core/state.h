@@ -38,7 +38,7 @@ struct node *status_timeless(struct build *b, const struct node *status);
 bool status_is_progress(struct build *b,
                         const struct node *old,
                         const struct node *now);
-/* True if only .progress and times differ. Its writes have a pace of their own. */
+/* True if only .progress and .goodput differ. Its writes have a pace of their own. */
 bool status_is_report(struct build *b, const struct node *old, const struct node *now);
 /* True if a job must be synced again once its status has been written: all but counts
  * and messages decide what follows. Completed indexes release pods. */

@@ -351,6 +351,9 @@ UNIT_TEST(progress_does_not_count_in_a_status_without_times)
     assert_true(status_is_progress(&w.b, live_read(&w, w.status), w.d.status));
     assert_true(status_is_report(&w.b, live_read(&w, w.status), w.d.status));
     assert_false(status_needs_sync(&w.b, live_read(&w, w.status), w.d.status));
+    b = live_read(&w, w.status);
+    node_drop(b, "startTime");
+    assert_false(status_is_report(&w.b, b, w.d.status));
     live_stall(&w, "t");
     live_decide(&w);
     assert_false(status_is_report(&w.b, live_read(&w, w.status), w.d.status));
