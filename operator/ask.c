@@ -249,7 +249,8 @@ static void ask_announce(struct asker *a, struct ask_job *j)
         j->may_write = true;
         controller_sweep(a->op, j->key);
         return;
-    case NEWS_VERDICT:
+    case NEWS_VERDICT: /* of another operator, the status may have it already */
+        j->may_write = true;
         controller_wake(a->op, j->key);
         return;
     }

@@ -35,8 +35,18 @@ def report(state: str = "Training", at: float = 0, **values: object) -> bytes:
     metrics = values.get("metrics", {})
     missing = values.get("missing", [])
     job = struct.pack(
-        "<9q", int(at * 1e6), 0, STATES.index(state), 1, v("size", 2), 2, 2, 2, v("plan_steps", 0)
+        "<9q",
+        int(at * 1e6),
+        0,
+        STATES.index(state),
+        1,
+        v("size", 2),
+        2,
+        2,
+        v("present", 2),
+        v("plan_steps", 0),
     )
+    times = struct.pack("<4q", v("meeting_ms", 0), 0, 0, 0)
     rates = struct.pack("<3d", v("steps_per_s"), v("bus"), v("blocked"))
     progress = struct.pack(
         "<5qd3q",
@@ -56,7 +66,7 @@ def report(state: str = "Training", at: float = 0, **values: object) -> bytes:
     slow += struct.pack(
         "<q2d2q", v("slow_worker", 0), v("cost", 0.0), v("share", 0.0), 0, v("whole_worker", 0)
     )
-    parts = {1: job, 3: rates, 4: progress, 5: stall, 6: slow}
+    parts = {1: job, 2: times, 3: rates, 4: progress, 5: stall, 6: slow}
     return b"HVL1" + b"".join(struct.pack("<HI", i, len(p)) + p for i, p in parts.items())
 
 

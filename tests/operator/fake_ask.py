@@ -154,6 +154,37 @@ def a_stall_and_a_slow_rank_become_conditions_with_one_event_each() -> None:
 
 
 @suite.test
+def a_new_operator_continues_the_progress_of_a_slow_job() -> None:
+    """Its status has the verdict already, so that alone is no reason to write."""
+    slow = {"slow_rank": 1, "slow_worker": 1, "slow_host": "h", "cost": 0.034, "share": 0.27}
+    with Asked() as w:
+        w.answer(step=1, **slow)
+        w.serves_job()
+        wait("Straggling", lambda: w.condition("Straggling").get("status") == "True")
+        w.operator.stop()
+        w.operator = w.begin()
+        w.answer(step=2, **slow)
+        wait("its progress", lambda: w.progress().get("step") == 2)
+        n, writes = w.agent.asked["j0"], w.fake.count("PATCH", "horovodjobs")
+        wait("ten more answers", lambda: w.agent.asked["j0"] > n + 10)
+        expect(w.fake.count("PATCH", "horovodjobs") == writes, "no further write")
+
+
+@suite.test
+def agents_that_do_not_meet_are_named() -> None:
+    """Nothing else changes meanwhile that could make the operator look at the job."""
+    with Asked() as w:
+        w.answer(state="Meeting", present=1, meeting_ms=5000)
+        w.serves_job()
+        wait("three answers", lambda: w.agent.asked.get("j0", 0) >= 3)
+        expect("agents" not in w.status()["message"], "not at once", w.status())
+        w.answer(state="Meeting", present=1, meeting_ms=30000)
+        wait("the message", lambda: "; only 1 of 2 agents have reached" in w.status()["message"])
+        w.answer(state="Training", meeting_ms=30000)
+        wait("the end", lambda: w.status()["message"] == "all 2 workers run")
+
+
+@suite.test
 def equal_progress_is_written_once() -> None:
     with Asked() as w:
         w.answer(step=7, total_steps=9, steps_per_s=0.001)
