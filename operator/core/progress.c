@@ -31,21 +31,27 @@
 
 /* --- values ----------------------------------------------------------------------- */
 
+void progress_clean(char *s)
+{
+    while (*s) {
+        size_t n = utf8_length((unsigned char *)s);
+
+        if (n == 0 || (unsigned char)*s < 0x20 || *s == 0x7f) {
+            *s = '?';
+            n = 1;
+        }
+        s += n;
+    }
+}
+
 static const char *progress_text(struct build *b, const char *s)
 {
     char *copy = arena_strdup(b->arena, s);
 
-    if (!copy)
+    if (copy)
+        progress_clean(copy);
+    else
         b->status = -ENOMEM;
-    for (char *c = copy; c && *c;) {
-        size_t n = utf8_length((unsigned char *)c);
-
-        if (n == 0 || (unsigned char)*c < 0x20 || *c == 0x7f) {
-            *c = '?';
-            n = 1;
-        }
-        c += n;
-    }
     return copy ? copy : "";
 }
 
@@ -335,6 +341,12 @@ struct live_verdict progress_straggler(struct build *b, const struct live_report
                      significant(s->share * 100, 1)));
 }
 
+bool progress_is_unmet(const struct live_report *r)
+{
+    return r->state == LIVE_MEETING && r->n_present < r->n_workers
+           && r->times.meeting_ms >= MEETING_QUIET_MS;
+}
+
 /* --- digests ---------------------------------------------------------------------- */
 
 static uint64_t digest_add(uint64_t h, const char *s)
@@ -348,6 +360,16 @@ static uint64_t digest_add(uint64_t h, const char *s)
 static uint64_t digest_verdict(const struct live_verdict *v, uint64_t salt)
 {
     return v->is_true ? digest_add(salt, v->reason) : 0;
+}
+
+static uint64_t digest_unmet(const struct live_report *r, uint64_t salt)
+{
+    char text[40];
+
+    if (!progress_is_unmet(r))
+        return 0;
+    (void)snprintf(text, sizeof(text), "%u/%u", r->n_present, r->n_workers);
+    return digest_add(salt, text);
 }
 
 int progress_digest(const struct live_report *r, struct live_digest *ret)
@@ -367,7 +389,8 @@ int progress_digest(const struct live_report *r, struct live_digest *ret)
         json_write(o, &text);
     if (!o || b.status || strbuf_status(&text))
         return -ENOMEM;
-    ret->verdicts = digest_verdict(&stall, 1) ^ digest_verdict(&slow, 2);
+    ret->verdicts =
+        digest_verdict(&stall, 1) ^ digest_verdict(&slow, 2) ^ digest_unmet(r, 3);
     ret->progress = digest_add(14695981039346656037u, strbuf_str(&text));
     ret->progress = digest_add(digest_add(ret->progress, stall.text), slow.text);
     return 0;

@@ -30,6 +30,14 @@ struct live_verdict progress_stall(struct build *b, const struct live_report *r)
 /* Straggling. */
 struct live_verdict progress_straggler(struct build *b, const struct live_report *r);
 
+/* True when agents have waited for MEETING_QUIET_MS for other agents (core/why.h has the
+ * sentence). */
+#define MEETING_QUIET_MS 20000u
+bool progress_is_unmet(const struct live_report *r);
+
+/* What is not UTF-8, and control characters, become "?". */
+void progress_clean(char *s);
+
 /* Equal for reports that give the same verdicts, and the same progress except eta.
  * -ENOMEM. */
 struct live_digest {

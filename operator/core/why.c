@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "operator/core/explain.h"
+#include "operator/core/progress.h"
 #include "operator/core/timestamp.h"
 #include "operator/core/wording.h"
 #include "runtime/base/mem.h"
@@ -26,7 +27,6 @@
 
 #define MAX_FINDINGS 8 /* that are kept apart; further ones are only counted */
 #define MAX_NAMED    2 /* in the sentence */
-#define MEETING_MS   20000u
 #define MAX_SENTENCE 4096u
 
 struct finding {
@@ -567,8 +567,7 @@ const char *why_suspended(const struct job_meta *job,
 const char *
 why_not_met(const struct job_meta *job, const struct live_report *live, struct arena *a)
 {
-    if (!live || live->state != LIVE_MEETING || live->n_present >= live->n_workers
-        || live->times.meeting_ms < MEETING_MS)
+    if (!live || !progress_is_unmet(live))
         return "";
     return arena_printf(a,
                         "; only %u of %u agents have reached worker 0: see the logs of "

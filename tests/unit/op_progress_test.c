@@ -310,6 +310,14 @@ UNIT_TEST(a_straggler_is_named_with_one_digit_of_its_cost)
     arena_release(&c.a);
 }
 
+UNIT_TEST(a_text_that_is_cut_or_hostile_is_cleaned)
+{
+    char text[] = "a\033[2J \xff \xc3\xa9 \xc3";
+
+    progress_clean(text);
+    assert_string_equal(text, "a?[2J ? \xc3\xa9 ?");
+}
+
 UNIT_TEST(digests_differ_only_for_what_the_status_shows)
 {
     struct case_world c;
@@ -341,6 +349,15 @@ UNIT_TEST(digests_differ_only_for_what_the_status_shows)
     c.r.straggler.rank = 1;
     assert_int_equal(progress_digest(&c.r, &b), 0);
     assert_true(a.verdicts != b.verdicts);
+    a = b;
+    c.r.state = LIVE_MEETING;
+    c.r.n_workers = 8;
+    c.r.n_present = 7;
+    assert_int_equal(progress_digest(&c.r, &b), 0);
+    assert_true(a.verdicts == b.verdicts);
+    c.r.times.meeting_ms = MEETING_QUIET_MS;
+    assert_int_equal(progress_digest(&c.r, &b), 0);
+    assert_true(a.verdicts != b.verdicts && a.progress == b.progress);
     arena_release(&c.a);
 }
 
