@@ -365,7 +365,7 @@ static bool waiting_read_resource(const char *text, char ret[LEDGER_REASON_SIZE]
     if (!at)
         return false;
     at += sizeof(word) - 1;
-    n = (int)strcspn(at, ", ;");
+    n = (int)strcspn(at, ", ;)");
     if (n > 1 && at[n - 1] == '.')
         n--;
     (void)snprintf(ret, LEDGER_REASON_SIZE, "insufficient %.*s",

@@ -80,6 +80,9 @@ UNIT_TEST(problems_of_pods_have_short_names)
          "insufficient nvidia.com/gpu", false},
         {"0/3 nodes are available: 1 Insufficient cpu, 2 Insufficient memory.",
          "insufficient cpu", false},
+        {"5 of 8 pods do not fit (Volcano: 0/3 nodes are unavailable: 3 Insufficient "
+         "nvidia.com/gpu)",
+         "insufficient nvidia.com/gpu", false},
         {"0/1 nodes are available: 1 node(s) had untolerated taint {a: b}.", "taints",
          false},
         {"0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector",

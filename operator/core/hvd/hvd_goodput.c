@@ -24,6 +24,7 @@
 #include "operator/core/goodput.h"
 #include "operator/core/hvd/hvd_crew.h"
 #include "operator/core/hvd/hvd_devices.h"
+#include "operator/core/progress.h"
 #include "operator/core/timestamp.h"
 #include "runtime/live/live_report.h"
 
@@ -154,8 +155,15 @@ static void goodput_read_waiting(struct goodput_work *w)
         goodput_waiting_reason(o->message, false, w->waiting);
     else if (o->trouble != TROUBLE_NONE)
         (void)snprintf(w->waiting, sizeof(w->waiting), "%s", o->reason);
+    else if (first == OBSTACLE_IMAGE)
+        (void)snprintf(w->waiting, sizeof(w->waiting), "image");
+    else if (first == OBSTACLE_VOLUME)
+        (void)snprintf(w->waiting, sizeof(w->waiting), "volume");
+    else if (first == OBSTACLE_NETWORK)
+        (void)snprintf(w->waiting, sizeof(w->waiting), "pod sandbox");
     else if (first != OBSTACLE_NONE && first < OBSTACLE_INIT)
-        goodput_waiting_reason(w->v->why.text, first > OBSTACLE_SCHEDULER, w->waiting);
+        goodput_waiting_reason(w->v->why.detail, first > OBSTACLE_SCHEDULER,
+                               w->waiting);
 }
 
 static enum ledger_share share_of_state(enum live_state s)
@@ -186,6 +194,7 @@ static void goodput_read_report(struct goodput_work *w)
                        is_known ? live_cause_name(live->stall.cause) : "",
                        is_known ? ", " : "", live->stall.rank,
                        *live->stall.host ? " on " : "", live->stall.host);
+    progress_clean(w->stall); /* the host is a text of the job, and may be cut */
     w->report = (struct ledger_report){
         .at_s = live->at_wall_us / US_PER_S,
         .run_s = live->run_wall_us / US_PER_S,
