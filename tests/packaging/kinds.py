@@ -183,7 +183,18 @@ SECOND = FIRST | {
         },
     },
 }  # fmt: skip
-STORED = {"2026-11-first": FIRST, "2026-11-second": SECOND}
+PLACED = {
+    "nodeSelector": {"a": "b"},
+    "tolerations": [{"key": "a", "operator": "Exists"}],
+    "schedulingGates": [{"name": "example.com/gate"}],
+}
+THIRD = SECOND | {
+    "placed": {
+        "managedBy": "ringmaster.dev/hvd-operator",
+        "replicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": POD["spec"] | PLACED}}},
+    },
+}
+STORED = {"2026-11-first": FIRST, "2026-11-second": SECOND, "2026-11-third": THIRD}
 
 
 def stored_job(name: str, spec: dict) -> dict:
