@@ -330,6 +330,7 @@ static void put_progress(struct status_writer *w)
 {
     const struct node *p = w->v->progress;
     const struct node *exposed = node_get(p, "exposedCommunication");
+    bool is_all = exposed && exposed->type == NODE_INT && exposed->u.i > 0;
     struct arena *a = w->b->arena;
     struct strbuf text;
     uint64_t us;
@@ -346,9 +347,9 @@ static void put_progress(struct status_writer *w)
     if (node_str(p, "eta") && timestamp_parse_us(node_str(p, "eta"), &us) == 0
         && us / 1000000 > w->s->now_s)
         strbuf_printf(&text, ", ends in %s", text_age(us / 1000000 - w->s->now_s, age));
-    if (exposed && exposed->type == NODE_REAL)
+    if (is_all || (exposed && exposed->type == NODE_REAL)) /* 1 is whole */
         strbuf_printf(&text, ", %.0f%% of the time waits for communication",
-                      exposed->u.d * 100);
+                      is_all ? 100 : exposed->u.d * 100);
     put_line(w, "Progress", strbuf_str(&text));
     strbuf_clear(&text);
     for (const struct node *m = node_get(p, "metrics") ? node_get(p, "metrics")->first
