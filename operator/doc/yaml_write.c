@@ -4,7 +4,7 @@
  * Block style for containers that are not empty. A text is plain only if no reader of
  * YAML 1.1 or 1.2 could take it for something else ("no", "1e3", "0x10", "12:30"); a text
  * of several printable lines is a literal block; any other text is quoted as in JSON,
- * which YAML contains. Pure. */
+ * with escapes for the characters that only YAML takes for ends of lines. Pure. */
 #include "operator/doc/yaml.h"
 
 #include <stdio.h>
@@ -29,6 +29,8 @@ static bool is_word(const char *s)
 /* Numbers, times and dates of any version of YAML, and some texts more. */
 static bool is_like_number(const char *s)
 {
+    if (strspn(s, "0123456789") == 4 && s[4] == '-')
+        return true;
     return strspn(s, "0123456789abcdefABCDEFxXoO._eE+-:") == strlen(s)
            && strpbrk(s, "0123456789");
 }
@@ -71,9 +73,31 @@ static void put_indent(struct strbuf *out, unsigned depth)
 
 static void put_quoted(const char *s, struct strbuf *out)
 {
+    static const struct {
+        const char *bytes, *escape;
+    } breaks[] = {{"\xc2\x85", "\\u0085"},
+                  {"\xe2\x80\xa8", "\\u2028"},
+                  {"\xe2\x80\xa9", "\\u2029"}};
     const struct node n = {.type = NODE_STRING, .u.s = s};
+    CLEANUP(strbuf_release) struct strbuf text;
+    const char *p, *end;
 
-    json_write(&n, out);
+    strbuf_init(&text, 8 * strlen(s) + 8);
+    json_write(&n, &text);
+    if (strbuf_status(&text) < 0)
+        out->status = strbuf_status(&text);
+    for (p = strbuf_str(&text); *p; p = end) {
+        size_t i = 0;
+
+        while (i < ARRAY_LEN(breaks)
+               && strncmp(p, breaks[i].bytes, strlen(breaks[i].bytes)) != 0)
+            i++;
+        end = p + (i < ARRAY_LEN(breaks) ? strlen(breaks[i].bytes) : 1);
+        if (i < ARRAY_LEN(breaks))
+            strbuf_puts(out, breaks[i].escape);
+        else
+            strbuf_putc(out, *p);
+    }
 }
 
 static void put_block(const char *s, struct strbuf *out, unsigned depth)

@@ -141,7 +141,8 @@ UNIT_TEST(written_yaml_is_read_as_the_same_tree)
         "\"\", \" x\", \"x \", \"1\", \"~\", \"a\\nb\", \"a\\nb\\n\", \"a\\n\\nb\", "
         "\"a \\nb\", \"a\\nb\\n\\n\", \"\\n\", \"\\ta\\nb\", \"x\\u0001\", "
         "\"\\u00e9\", "
-        "\"*a\", \"&a\", \"!a\", \"a:\", \"=\", \"null\", \"2026-01-01\"], "
+        "\"*a\", \"&a\", \"!a\", \"a:\", \"=\", \"null\", \"2026-01-01\", "
+        "\"2026-01-01T00:00:00Z\", \"\\u0085a\", \"a \\u2028b\", \"\\u2029\"], "
         "\"k: 1\": 1.5, \"n\": -3, \"y\": true}";
     CLEANUP(arena_release) struct arena a;
     CLEANUP(strbuf_release) struct strbuf out;
@@ -154,6 +155,7 @@ UNIT_TEST(written_yaml_is_read_as_the_same_tree)
     yaml_write(one, &out);
     assert_int_equal(yaml_read(&a, strbuf_str(&out), out.n, &two, &err), 0);
     assert_true(node_equal(one, two));
+    assert_non_null(strstr(strbuf_str(&out), "\"2026-01-01T00:00:00Z\"")); /* a text */
 }
 
 UNIT_TEST(manifests_may_have_anchors_and_merge_keys)
