@@ -24,6 +24,21 @@ def sync_batch_norm(t):
     t.fails("one dimension", [], norm, torch.ones(3))
 
 
+@symbol("check_replicas", ours=True)
+def check_replicas(t):
+    """What it says of differences: ranks/replica.py."""
+    model = torch.nn.Linear(2, 1)
+    hvd.broadcast_parameters(model.state_dict(), 0)
+    for equal in (model.state_dict(), model.named_parameters(), [torch.ones(3)]):
+        assert hvd.check_replicas(equal) is None
+    try:
+        hvd.check_replicas({"w": torch.full((2,), float(hvd.rank()))})
+    except hvd.HorovodInternalError as e:
+        assert "w" in str(e), e
+    else:
+        assert hvd.size() == 1, "nothing is said"
+
+
 @symbol("convert_sync_batchnorm", ours=True)
 def convert_sync_batchnorm(t):
     m = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2, eps=0.5))

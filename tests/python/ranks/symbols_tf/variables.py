@@ -18,6 +18,20 @@ def broadcast_variables_in_a_graph(t):
         t.equal(session.run(v), [7])
 
 
+@symbol("check_replicas")
+def check_replicas(t):
+    """What it says of differences: ranks/replica_keras.py."""
+    if not tf.executing_eagerly():
+        return
+    assert hvd.check_replicas([tf.Variable([1.0, 2.0]), tf.Variable(3)]) is None
+    try:
+        hvd.check_replicas([tf.Variable([float(R)], name="w")])
+    except hvd.HorovodInternalError as e:
+        assert "w" in str(e), e
+    else:
+        assert hvd.size() == 1, "nothing is said"
+
+
 @symbol("broadcast_object_fn")
 def broadcast_object_fn(t):
     with tf.Graph().as_default(), v1.Session() as session:
