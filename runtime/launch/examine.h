@@ -8,7 +8,7 @@
 #include "runtime/launch/core/hang.h"
 
 struct examined_process {
-    uint32_t rank, pid;
+    uint32_t rank, pid, generation;
     char gpu[128]; /* hang_gpu_put */
 };
 

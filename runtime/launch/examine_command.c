@@ -37,6 +37,7 @@ int examine_list(const char *stats_dir, struct examined_process **ret, size_t *r
                      stats_word(p, STATS_DEVICE_BATCHES), &gpu);
         v[i].rank = p->rank;
         v[i].pid = p->pid;
+        v[i].generation = p->generation;
         (void)snprintf(v[i].gpu, sizeof(v[i].gpu), "%s", strbuf_str(&gpu));
     }
     stats_dir_free(pages, n);

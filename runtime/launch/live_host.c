@@ -2,6 +2,7 @@
 /* Called by agent.c. */
 #include "runtime/launch/live_host.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -70,10 +71,13 @@ live_host_read(struct live_host *h, uint32_t i, pid_t pid, struct live_rank *ret
     }
     if (i == 0)
         live_host_read_trainer(h, &ret->progress);
-    if (pid <= 0)
-        ret->state = LIVE_RANK_EXITED;
-    else
+    if (pid > 0) {
         live_host_read_proc(h, i, ret);
+        return;
+    }
+    ret->state = LIVE_RANK_EXITED;
+    if (h->stopped_ns)
+        h->stopped_ns[i] = 0;
 }
 
 /* True: a rank has no page yet, or is stopped. */
@@ -118,14 +122,31 @@ static void live_host_send_stall(struct live_host *h, const char *text, size_t n
     h->c.send(h->c.arg, LIVE_PART_STALL, 0, &b);
 }
 
-static void live_host_tick_stall(struct live_host *h)
+/* NULL: there is none, as mostly. A rank can put anything there, such as a FIFO. */
+static char *live_host_read_stall(const struct live_host *h, size_t *ret_n)
 {
     char path[CONTRACT_PATH_MAX + 32];
     AUTOFREE char *text = NULL;
-    size_t n = 0;
+    ssize_t n;
 
     (void)snprintf(path, sizeof(path), "%s/" STALL_FILE, h->c.dir);
-    (void)fd_read_file(path, STALL_FILE_MAX_BYTES, &text, &n, NULL); /* mostly none */
+    CLEANUP(fd_close)
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd >= 0)
+        text = mem_alloc(STALL_FILE_MAX_BYTES + 1);
+    n = text ? read(fd, text, STALL_FILE_MAX_BYTES) : 0;
+    if (n <= 0)
+        return NULL;
+    text[n] = '\0';
+    *ret_n = (size_t)n;
+    return TAKE(text);
+}
+
+static void live_host_tick_stall(struct live_host *h)
+{
+    size_t n = 0;
+    AUTOFREE char *text = live_host_read_stall(h, &n);
+
     if (!text && h->stall)
         live_host_send_stall(h, "", 0);
     else if (text && (!h->stall || strcmp(text, h->stall) != 0))
@@ -135,6 +156,22 @@ static void live_host_tick_stall(struct live_host *h)
 }
 
 /* --- examinations ----------------------------------------------------------------- */
+
+/* The folder may also have pages of a world before, and of ranks of other hosts. */
+static size_t
+live_host_select_own(const struct live_host *h, struct examined_process *v, size_t n)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < h->c.n; k++)
+            if (v[i].rank == h->c.ranks[k].place.rank
+                && v[i].generation == h->c.ranks[k].generation) {
+                v[kept++] = v[i];
+                break;
+            }
+    return kept;
+}
 
 void live_host_examine(struct live_host *h, uint32_t number)
 {
@@ -147,7 +184,8 @@ void live_host_examine(struct live_host *h, uint32_t number)
     h->exam = NULL;
     h->number = number;
     rc = examine_list(h->c.dir, &v, &n);
-    if (rc == 0 && n > 0)
+    n = rc == 0 ? live_host_select_own(h, v, n) : 0;
+    if (n > 0)
         rc = examination_start(v, n, h->c.dir, true, &h->exam, &err);
     if (rc < 0)
         log_warn("cannot examine the ranks", "cause=\"%s\"",
