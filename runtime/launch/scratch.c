@@ -110,8 +110,10 @@ static void scratch_visit_in(const char *parent,
     const struct dirent *entry;
     while (d && (entry = readdir(d)) != NULL) {
         struct scratch_folder s;
+        struct stat st;
         int n = snprintf(s.dir, sizeof(s.dir), "%s/%s", parent, entry->d_name);
-        if (n > 0 && (size_t)n < sizeof(s.dir) && scratch_is_named(s.dir))
+        if (n > 0 && (size_t)n < sizeof(s.dir) && scratch_is_named(s.dir)
+            && lstat(s.dir, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid())
             visit(arg, s.dir);
     }
     if (d)

@@ -28,7 +28,7 @@ int scratch_write(const struct scratch_folder *s,
  * forked before scratch_make sees the folder that it creates. */
 int scratch_share(struct scratch_folder **ret, struct err *err);
 void scratch_unshare(struct scratch_folder *s); /* accepts NULL */
-/* Calls visit for each such folder in $TMPDIR, /tmp and /dev/shm. */
+/* Calls visit for each such folder of this user in $TMPDIR, /tmp and /dev/shm. */
 void scratch_visit(void (*visit)(void *arg, const char *dir), void *arg);
 void scratch_remove(const struct scratch_folder *s);
 
