@@ -149,3 +149,11 @@ int stall_record_unpack(const char *text,
     *ret = r;
     return 0;
 }
+
+bool stall_record_is_missing(const struct stall_record *r, uint32_t rank)
+{
+    for (uint32_t i = 0; i < r->n_listed; i++)
+        if (r->missing[i].rank == rank)
+            return true;
+    return false;
+}

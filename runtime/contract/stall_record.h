@@ -19,6 +19,7 @@
 #ifndef RUNTIME_CONTRACT_STALL_RECORD_H
 #define RUNTIME_CONTRACT_STALL_RECORD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -52,5 +53,7 @@ int stall_record_unpack(const char *text,
                         size_t n,
                         struct stall_record *ret,
                         struct err *err);
+/* Is the rank listed? */
+bool stall_record_is_missing(const struct stall_record *r, uint32_t rank);
 
 #endif

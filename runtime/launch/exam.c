@@ -41,14 +41,6 @@ void exam_release(struct live_exam *x)
     x->text = NULL;
 }
 
-static bool record_is_missing(const struct stall_record *r, uint32_t rank)
-{
-    for (uint32_t i = 0; i < r->n_listed; i++)
-        if (r->missing[i].rank == rank)
-            return true;
-    return false;
-}
-
 int exam_take(struct live_exam *x,
               uint32_t number,
               const void *p,
@@ -69,7 +61,7 @@ int exam_take(struct live_exam *x,
     if (rc < 0)
         return rc;
     x->n_answered++;
-    if (record_is_missing(r, f->rank))
+    if (stall_record_is_missing(r, f->rank))
         max += STALL_MISSING_MAX;
     if (x->n < max)
         x->v[x->n++] = TAKE(f);

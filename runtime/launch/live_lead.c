@@ -12,6 +12,9 @@
 #include "runtime/launch/exam.h"
 #include "runtime/wire/bytes.h"
 
+/* Two records whose begins differ by less are of one stall. */
+static const uint64_t SAME_STALL_US = 2000000;
+
 void live_lead_init(struct live_lead *l, const struct live_lead_config *c)
 {
     memset(l, 0, sizeof(*l));
@@ -118,21 +121,39 @@ static void lead_end_stall(struct live_lead *l)
     live_job_set_stall(&l->job, NULL, 0);
 }
 
+/* Rank 0 writes its record again while the stall lasts, with the ranks that are missing
+ * then. It computes the begin anew from two clocks. */
+static bool lead_knows_stall(const struct live_lead *l, const struct stall_record *r)
+{
+    const uint64_t a = l->record.since_wall_us, b = r->since_wall_us;
+
+    return a > 0 && (a < b ? b - a : a - b) < SAME_STALL_US
+           && strcmp(l->record.tensor, r->tensor) == 0
+           && strcmp(l->record.op, r->op) == 0
+           && (l->job.stall.rank < 0
+               || stall_record_is_missing(r, (uint32_t)l->job.stall.rank));
+}
+
 static int
 lead_take_stall(struct live_lead *l, const char *text, size_t n, struct err *err)
 {
-    uint64_t before_us = l->record.since_wall_us;
+    struct stall_record r;
+    bool is_known;
     int rc;
 
     if (n == 0) {
         lead_end_stall(l);
         return 0;
     }
-    rc = stall_record_unpack(text, n, &l->record, err);
+    rc = stall_record_unpack(text, n, &r, err);
     if (rc < 0)
         return rc;
-    if (l->record.since_wall_us == before_us)
-        return 0; /* it is known */
+    if (r.generation != l->job.generation)
+        return 0; /* a rank 0 that was killed has left its file */
+    is_known = lead_knows_stall(l, &r);
+    l->record = r;
+    if (is_known)
+        return 0;
     lead_set_stall(l);
     lead_start_exam(l);
     return 0;

@@ -153,21 +153,13 @@ static void put_rank(const struct verdict_search *s, uint32_t rank, struct strbu
         strbuf_printf(out, " (pid %u)", f->pid);
 }
 
-static bool record_is_missing(const struct stall_record *r, uint32_t rank)
-{
-    for (uint32_t i = 0; i < r->n_listed; i++)
-        if (r->missing[i].rank == rank)
-            return true;
-    return false;
-}
-
 /* Where one of the ranks is that wait: out of step is a matter of two. */
 static void put_waiting(const struct verdict_search *s, struct strbuf *out)
 {
     for (size_t i = 0; i < s->n; i++) {
         const struct hang_finding *f = s->v[i];
 
-        if (!f->place[0] || record_is_missing(s->r, f->rank))
+        if (!f->place[0] || stall_record_is_missing(s->r, f->rank))
             continue;
         strbuf_printf(out, "; rank %u is at %s", f->rank, f->place);
         return;
