@@ -81,7 +81,7 @@ lead_take_record(struct live_lead *l, const void *p, size_t n, struct err *err)
         return rc;
     live_job_advance(&l->job, clock_now_ns());
     live_job_take(&l->job, r);
-    if (l->straggle.n > 0 && r->state == LIVE_RANK_IN_WORLD)
+    if (l->straggle.n > 0)
         straggle_feed(&l->straggle, r);
     return 0;
 }

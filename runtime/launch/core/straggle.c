@@ -261,11 +261,10 @@ static double straggle_reported(const struct straggle *s)
 {
     for (uint32_t r = 0; r < s->n; r++) {
         const struct straggle_rank *k = &s->ranks[r];
-        int64_t steps = k->now.reported - k->base.reported;
+        double steps = (double)k->now.reported - (double)k->base.reported;
 
         if (rank_has_window(k) && k->base.reported >= 0 && steps > 0)
-            return (double)steps <= rank_batches(k) ? (double)steps / rank_batches(k)
-                                                    : 0;
+            return steps <= rank_batches(k) ? steps / rank_batches(k) : 0;
     }
     return 0;
 }
