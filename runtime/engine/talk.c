@@ -277,15 +277,19 @@ static void talk_show_stall(struct talk *t, uint64_t now_ns)
     struct stall_record r;
     uint64_t age_ns;
 
-    if (!t->stall_file.path[0]
-        || !stall_describe(&t->stall, t->negotiate, now_ns, &r, &age_ns))
+    t->stall_show_ns = now_ns + earlier_ns(t->stall.warn_ns, STALL_SHOW_NS);
+    if (!t->stall_file.path[0])
         return;
+    if (!stall_describe(&t->stall, t->negotiate, now_ns, &r, &age_ns)) {
+        talk_hide_stall(t); /* what still waits is known to be missing on no rank */
+        return;
+    }
+    age_ns += clock_now_ns() - now_ns;
     r.seen_wall_us = clock_wall_us();
     r.since_wall_us = r.seen_wall_us - age_ns / 1000;
     r.generation = t->e->settings.generation;
     r.pid = (uint32_t)getpid();
     stall_file_show(&t->stall_file, &r);
-    t->stall_show_ns = now_ns + earlier_ns(t->stall.warn_ns, STALL_SHOW_NS);
 }
 
 /* A stall that is over is hidden at once, one that lasts is written again. */
