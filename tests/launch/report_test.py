@@ -7,6 +7,7 @@ usage: report_test.py [PART OF A NAME ...]     as agent_test.py
 
 import json
 import os
+import re
 import signal
 import subprocess
 
@@ -129,6 +130,56 @@ def test_a_stall_is_reported_while_it_lasts(folder):
     has(ask(job, "--examine").stdout, "usleep")
     go(folder)
     same(job.end(), [0, 0], job.errors())
+
+
+def test_a_stall_that_lasts_is_examined_once(folder):
+    """Rank 0 writes its record each second; an examination takes longer, and its end is logged."""
+    job = Job(folder, 1, 2, HOROVOD_STALL_CHECK_TIME_SECONDS="1")
+    job.start_all(*world(folder, 50))
+    wait_for_state(job, "Stalled")
+    wait_until("the stall lasts", lambda: re.search(r"has waited 1[0-9] s", job.errors()))
+    same(job.errors().count("the job hangs"), 1)
+    go(folder)
+    same(job.end(), [0], job.errors())
+
+
+def wait_for_records(job):
+    wait_until("all have a record", lambda: all(r["pid"] for r in report(job, "--ranks") or [{"pid": 0}]))
+
+
+def leave_stall(stats, generation, size):
+    """A record as a rank 0 that was killed leaves it."""
+    with open(f"{stats}/stall.tmp", "w") as f:
+        f.write(f"ringmaster-stall/1\nsince_us 1\nseen_us 2\ngeneration {generation}\nsize {size}\npid 1\n")
+        f.write("op ALLREDUCE\ntensor left/0\nn_missing 1\nmissing 1 \n")
+    os.rename(f"{stats}/stall.tmp", f"{stats}/stall")
+
+
+def test_a_record_of_another_world_is_no_stall(folder):
+    stats = f"{folder}/stats"
+    os.mkdir(stats)
+    leave_stall(stats, 7, 2)
+    job = Job(folder, 1, 2, HVD_STATS_DIR=stats)
+    job.start_all("sh", "-c", UP.format(folder) + UNTIL_GO.format(folder))
+    job.ranks_up(2)
+    wait_for_records(job)  # the file was sent with them
+    same(report(job).get("stall"), None)
+    leave_stall(stats, 0, 2)
+    same(wait_until("the stall of this world", lambda: report(job).get("stall"))["tensor"], "left/0")
+    go(folder)
+    same(job.end(), [0], job.errors())
+
+
+def test_a_stall_file_that_is_a_fifo_delays_nothing(folder):
+    stats = f"{folder}/stats"
+    os.mkdir(stats)
+    os.mkfifo(f"{stats}/stall")
+    job = Job(folder, 1, 2, HVD_STATS_DIR=stats)
+    job.start_all("sh", "-c", UP.format(folder) + UNTIL_GO.format(folder))
+    job.ranks_up(2)
+    wait_for_records(job)
+    go(folder)
+    same(job.end(), [0], job.errors())
 
 
 def test_a_stopped_process_is_named(folder):
