@@ -11,11 +11,16 @@
 
 static const char head[] = "ringmaster-stall/1\n";
 
+static char text_printable(char c)
+{
+    return (unsigned char)c < 0x20 || c == 0x7f ? '?' : c;
+}
+
 static void text_put_line(struct strbuf *out, const char *key, const char *text)
 {
     strbuf_printf(out, "%s ", key);
     for (; *text; text++)
-        strbuf_putc(out, (unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
+        strbuf_putc(out, text_printable(*text));
     strbuf_putc(out, '\n');
 }
 
@@ -138,7 +143,8 @@ int stall_record_unpack(const char *text,
 
         if (!end || length >= sizeof(line) || memchr(text + at, '\0', length))
             return err_set(err, -EPROTO, "stall record: it has a damaged line");
-        memcpy(line, text + at, length);
+        for (size_t i = 0; i < length; i++)
+            line[i] = text_printable(text[at + i]);
         line[length] = '\0';
         if (!line_parse(&r, line))
             return err_set(err, -EPROTO, "stall record: bad line \"%.60s\"", line);

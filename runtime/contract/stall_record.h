@@ -15,7 +15,8 @@
  *   missing 2                        it waits in none
  *   deadlock 2 ranks wait only for each other: ...
  *
- * A reader ignores keys that it does not know. Control characters are written as '?'. Pure. */
+ * A reader ignores keys that it does not know. Control characters are written, and read,
+ * as '?'. Pure. */
 #ifndef RUNTIME_CONTRACT_STALL_RECORD_H
 #define RUNTIME_CONTRACT_STALL_RECORD_H
 

@@ -54,6 +54,9 @@ static void thread_read_file(uint32_t pid, struct hang_thread *t)
     (void)snprintf(path, sizeof(path), "/proc/%u/fd/%d", pid, (int)t->arg[0]);
     n = readlink(path, t->file, sizeof(t->file) - 1);
     t->file[n > 0 ? n : 0] = '\0';
+    for (char *p = t->file; *p; p++) /* its name may have any bytes */
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = '?';
 }
 
 static bool thread_sample(uint32_t pid, uint32_t tid, struct hang_thread *t)

@@ -54,6 +54,20 @@ UNIT_TEST(a_name_cannot_add_a_line)
     assert_int_equal(got.pid, 417);
 }
 
+UNIT_TEST(a_file_of_the_program_controls_no_terminal)
+{
+    static const char text[] = "ringmaster-stall/1\nsince_us 7\nn_missing 1\n"
+                               "tensor a\033[2Jb\nmissing 1 OP\r c\177\n";
+    struct stall_record r;
+
+    assert_int_equal(stall_record_unpack(text, strlen(text), &r, NULL), 0);
+    assert_string_equal(r.tensor, "a?[2Jb");
+    assert_string_equal(r.missing[0].op, "OP?");
+    assert_string_equal(r.missing[0].tensor, "c?");
+    assert_true(stall_record_is_missing(&r, 1));
+    assert_false(stall_record_is_missing(&r, 0));
+}
+
 UNIT_TEST(the_largest_record_fits_its_file)
 {
     CLEANUP(strbuf_release) struct strbuf b = {0};

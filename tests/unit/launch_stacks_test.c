@@ -142,6 +142,23 @@ UNIT_TEST(the_text_has_no_addresses_and_the_main_thread_first)
                                           "    a function (python3.11)\n");
 }
 
+UNIT_TEST(a_dump_controls_no_terminal)
+{
+    CLEANUP(arena_release) struct arena a;
+    struct stack_dump d;
+
+    arena_init(&a, 1u << 20);
+    assert_int_equal(stacks_parse("Thread 0x1 (most recent call first):\n"
+                                  "  File \"a\033[2J\", line 1 in f\r\n"
+                                  "native\n    g\177 (h\a)\n",
+                                  &a, &d),
+                     0);
+    assert_string_equal(d.threads[0].frames[0].file, "a?[2J");
+    assert_string_equal(d.threads[0].frames[0].function, "f?");
+    assert_string_equal(d.native.frames[0].function, "g?");
+    assert_string_equal(d.native.frames[0].file, "h?");
+}
+
 UNIT_TEST(too_many_threads_and_frames_are_left_out)
 {
     CLEANUP(arena_release) struct arena a;

@@ -30,6 +30,7 @@ struct stacks_reader {
     bool is_out;             /* of memory */
 };
 
+/* The program can write anything, and people read it in a terminal. */
 static char *text_copy(struct stacks_reader *r, const char *p, size_t n)
 {
     char *s = arena_alloc(r->a, n + 1);
@@ -39,7 +40,7 @@ static char *text_copy(struct stacks_reader *r, const char *p, size_t n)
         return NULL;
     }
     for (size_t i = 0; i < n; i++)
-        s[i] = p[i];
+        s[i] = (unsigned char)p[i] < 0x20 || p[i] == 0x7f ? '?' : p[i];
     return s;
 }
 
