@@ -100,6 +100,16 @@ def test_what_a_killed_horovodrun_left_is_no_job(folder):
     wait_until("nothing runs", lambda: ask(folder).returncode == 1)
 
 
+def test_a_folder_of_another_user_is_not_opened(folder):
+    if os.geteuid() != 0:
+        return  # it cannot be made
+    other = f"{folder}/hvd-0123456789ab"
+    os.mkdir(other)
+    os.mkfifo(f"{other}/status")
+    os.chown(other, 65534, 65534)
+    same(ask(folder).returncode, 1)
+
+
 def stats_dir(folder):
     """HVD_STATS_DIR of the ranks."""
     pid = json.loads(ask(folder, "--json", "--verbose").stdout.splitlines()[1])[0]["pid"]
