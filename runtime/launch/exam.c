@@ -87,10 +87,15 @@ static char *exam_write(const struct live_exam *x, const struct live_stall *verd
     for (uint32_t i = 0; i < x->n; i++)
         texts[i] = (struct stack_text){x->v[i]->rank, x->v[i]->stacks};
     stacks_group(texts, x->n, &out);
-    if (x->n < x->n_wanted)
+    if (x->n_answered < x->n_wanted)
         strbuf_printf(&out, "%u of %u ranks were not examined in %d s\n",
-                      x->n_wanted - x->n, x->n_wanted, (int)(EXAM_NS / NS_PER_S));
-    return strbuf_take(&out);
+                      x->n_wanted - x->n_answered, x->n_wanted,
+                      (int)(EXAM_NS / NS_PER_S));
+    if (x->n < x->n_answered)
+        strbuf_printf(&out, "the stacks of %u more ranks are not shown\n",
+                      x->n_answered - x->n);
+    return strbuf_status(&out) == -E2BIG ? mem_strdup(strbuf_str(&out)) /* what fits */
+                                         : strbuf_take(&out);
 }
 
 void exam_conclude(struct live_exam *x,
@@ -146,5 +151,7 @@ void record_describe(const struct stall_record *r,
         strbuf_printf(&text, "%s%u%s%s%s", i ? ", " : "", r->missing[i].rank,
                       *host ? " (host " : "", host, *host ? ")" : "");
     }
+    if (r->n_missing > r->n_listed)
+        strbuf_printf(&text, " and %u more", r->n_missing - r->n_listed);
     (void)snprintf(ret->text, sizeof(ret->text), "%s", strbuf_str(&text));
 }

@@ -79,7 +79,9 @@ struct live_stall {
     char tensor[LIVE_NAME_MAX], op[32];
     uint32_t missing[LIVE_MISSING_MAX],
         n_missing; /* n_missing may be larger than the list */
-    int32_t rank; /* of the verdict: the missing rank that is the cause; -1: none yet */
+    /* Of the verdict: the missing rank that is the cause. While the cause is unknown, the
+     * first missing one; -1: none. */
+    int32_t rank;
     char host[LIVE_NAME_MAX];
     enum live_cause cause;
     char text[LIVE_TEXT_MAX]; /* one sentence: who, where, since when, what it does */
