@@ -6,10 +6,10 @@
  *   ...                 launcher finds the names (launch/symbols.c)
  *   end
  *
- * In Python, faulthandler's handler runs before it (_hvd/basics.py): it writes the stacks
- * of all Python threads without the interpreter's lock and then raises the signal again.
- * Each handler has a frame that returns to the same trampoline of libc, so the frames
- * down to the last trampoline are handlers and are left out.
+ * In Python, faulthandler's handler runs before it (python/ext/life.c): it writes the
+ * stacks of all Python threads without the interpreter's lock. A handler has a frame that
+ * returns to the trampoline of libc, so the frames down to the last trampoline are
+ * handlers and are left out.
  *
  * Signal safety. Only write() and backtrace() are called. backtrace() has allocated and
  * loaded what it needs when it is called by stacks_watch. From glibc 2.35 on it takes no

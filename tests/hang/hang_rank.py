@@ -216,6 +216,22 @@ def late():
         time.sleep(0.01)  # HERE
 
 
+def read_native():
+    """Code in C that does not repeat a call that was interrupted."""
+    source, sink = os.pipe()
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def feed():
+        while not os.path.exists(f"{FOLDER}/go"):
+            time.sleep(0.01)
+        os.write(sink, b"x")
+
+    threading.Thread(target=feed, daemon=True).start()
+    ready()
+    got = libc.read(source, ctypes.create_string_buffer(1), 1)  # HERE
+    assert got == 1, os.strerror(ctypes.get_errno())
+
+
 def own_handler():
     """The program uses the signal itself."""
     ready()

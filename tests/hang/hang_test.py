@@ -346,6 +346,16 @@ def test_no_capability(folder):
     has(text, "PyThread_acquire_lock_timed")
 
 
+def examine_and_release(folder, cause):
+    job = Job(folder, python(cause, folder))
+    job.await_stall()
+    has(job.examine(), f"{cause} (hang_rank.py:")
+    open(f"{folder}/go", "wb").close()
+    wait_until("the stall is over", lambda: not job.stall() or job.has_ended())
+    same(job.end(), [0, 0, 0], job.errors())
+    same(job.stall(), {})
+
+
 def test_examination_does_no_harm(folder):
     """Ranks that have been examined, several times, continue, and the end of the stall is published."""
     job = Job(folder, python("stopped", folder))
@@ -356,13 +366,8 @@ def test_examination_does_no_harm(folder):
     for _ in range(2):
         has(job.examine(str(job.ranks[HANGING].pid)), "hang_rank.py:")
     job.kill()
-    job = Job(folder + "/second", python("late", folder + "/second"))
-    job.await_stall()
-    has(job.examine(), "late (hang_rank.py:")
-    open(f"{folder}/second/go", "wb").close()
-    wait_until("the stall is over", lambda: not job.stall())
-    same(job.end(), [0, 0, 0], job.errors())
-    same(job.stall(), {})
+    for cause in "late", "read_native":
+        examine_and_release(f"{folder}/{cause}", cause)
 
 
 def test_stacks_can_be_switched_off(folder):

@@ -55,7 +55,7 @@ def _write_stacks_when_asked():
     """Lets the launcher get the stacks of all threads when this rank hangs (HVD_STACKS).
 
     libhvd handles the signal and has created the file, unless it is not wanted or the program handles
-    the signal. faulthandler writes first and then calls libhvd's handler.
+    the signal. faulthandler writes first, then libhvd.
     """
     folder = os.environ.get("HVD_STATS_DIR")
     if not folder or _stacks_files:
@@ -63,7 +63,9 @@ def _write_stacks_when_asked():
     with contextlib.suppress(AttributeError, ValueError, RuntimeError, OSError):
         file = os.open(os.path.join(folder, f"stacks.{os.getpid()}"), os.O_WRONLY | os.O_APPEND)
         _stacks_files.append(file)
-        faulthandler.register(_STACKS_SIGNAL, file, all_threads=True, chain=True)
+        _native.join_stacks(
+            _STACKS_SIGNAL, lambda: faulthandler.register(_STACKS_SIGNAL, file, all_threads=True)
+        )
 
 
 def init(comm=None, process_sets=None):

@@ -350,7 +350,52 @@ static PyObject *py_show_stacks(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Of the signal for stacks: faulthandler's handler and libhvd's. Set once, before
+ * on_stacks is installed. */
+static void (*stacks_handlers[2])(int);
+
+/* The second call is the last, so the compiler makes it a jump: libhvd then finds the
+ * frame of the signal behind its own (api/stacks.c). */
+static void on_stacks(int sig)
+{
+    stacks_handlers[0](sig);
+    stacks_handlers[1](sig);
+}
+
+/* faulthandler's own way, chain=True, loses SA_RESTART: system calls of the program
+ * would fail with EINTR. */
+static PyObject *py_join_stacks(PyObject *self, PyObject *args)
+{
+    struct sigaction first, second;
+    PyObject *add, *done;
+    int sig;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iO", &sig, &add))
+        return NULL;
+    if (sigaction(sig, NULL, &first) < 0)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    done = PyObject_CallObject(add, NULL);
+    Py_XDECREF(done);
+    if (!done)
+        return NULL;
+    if (sigaction(sig, NULL, &second) < 0)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    if (first.sa_handler == SIG_DFL || first.sa_handler == SIG_IGN
+        || second.sa_handler == on_stacks)
+        Py_RETURN_NONE;
+    stacks_handlers[0] = second.sa_handler;
+    stacks_handlers[1] = first.sa_handler;
+    second.sa_handler = on_stacks;
+    second.sa_flags |= SA_RESTART;
+    if (sigaction(sig, &second, NULL) < 0)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    {"join_stacks", py_join_stacks, METH_VARARGS,
+     "join_stacks(signal, add): both the handler that add() sets and the one before"},
     {"show_stacks", py_show_stacks, METH_VARARGS,
      "show_stacks(signal): raised when other ranks wait for this one"},
     {"start", py_start, METH_VARARGS,
