@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -89,6 +90,17 @@ static void examination_nap(uint64_t ns)
 
 /* --- dumps --- */
 
+/* It is emptied: a link may not make it another file. -1: there is none. */
+static int stacks_open(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat st;
+
+    if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_nlink != 1))
+        fd_close(&fd);
+    return fd;
+}
+
 /* Opens the file of the process, or sets why_no_dump. */
 static void examined_open(const struct examination *e, struct examined *x)
 {
@@ -105,7 +117,7 @@ static void examined_open(const struct examination *e, struct examined *x)
     else if (!process_catches(pid, STACKS_SIGNAL))
         x->why_no_dump = "the process has no handler for them (HVD_STACKS=0?)";
     else
-        x->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        x->fd = stacks_open(path);
     if (x->fd < 0 && !x->why_no_dump[0])
         x->why_no_dump = "the process has no file of them in HVD_STATS_DIR";
     if (x->fd >= 0 && flock(x->fd, LOCK_EX | LOCK_NB) < 0) {
