@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* By the table of the well-formed sequences in the Unicode standard. Called by core/trace.c,
- * core/goodbye.c and live/live_fields.c. */
+ * core/goodbye.c, live/live_fields.c, live/live_page.c and launch/core. */
 #include "runtime/base/utf8.h"
 
 #include <string.h>

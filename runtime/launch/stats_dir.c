@@ -2,8 +2,7 @@
 /* Pages are the files rank.N of a folder, which ranks map and write (observe/stats.c). They
  * are read, not mapped: a file that a rank truncates is then a short read and not a
  * SIGBUS in the process that is PID 1 of the pod. Files that are no valid page are
- * skipped. Called by metrics.c and
- * examine_command.c. */
+ * skipped. Called by metrics.c, live_host.c and examine_command.c. */
 #include "runtime/launch/stats_dir.h"
 
 #include <dirent.h>

@@ -4,7 +4,7 @@
  *   CONNECTING -> GREETED (hello sent) -> ASKED (proof and QUERY sent) -> ANSWERED
  *
  * Hello, proof and query fit the empty buffer of a new socket, so that only the answer is
- * received in parts. Called by the operator (ask.c) and by report_main.c. */
+ * received in parts. Called by the operator (ask.c) and by launch/report.c. */
 #include "runtime/live/live_ask.h"
 
 #include <errno.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a reader can ask worker 0's agent, over an authenticated connection
  * (wire/auth.h: ROLE_READER to ROLE_AGENT_HUB, at the check-in port). One query, one
- * answer, then the agent closes. Readers only read: nothing here changes a job.
+ * answer, then the agent closes. Readers only read: nothing here changes a job, but an
+ * examination interrupts its ranks for a moment.
  *
  *   reader -> hub   frame QUERY   what:2 first:4 max:4
  *   hub -> reader   frame ANSWER  status:4 and bytes

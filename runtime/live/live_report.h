@@ -99,7 +99,7 @@ struct live_straggler {
 };
 
 /* Milliseconds of this run (since worker 0's agent started), by state. The parts add up
- * to the age of the run. */
+ * to the age of the run, until the job ends. */
 struct live_times {
     uint64_t meeting_ms, starting_ms, training_ms, stalled_ms;
 };

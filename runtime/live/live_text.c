@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Called by `hvd-agent report`. */
+/* Called by launch/report.c. */
 #include "runtime/live/live_text.h"
 
 #include <math.h>
