@@ -143,6 +143,24 @@ def test_a_stall_that_lasts_is_examined_once(folder):
     same(job.end(), [0], job.errors())
 
 
+def test_pages_of_other_hosts_are_not_examined(folder):
+    """The user has chosen a folder that all workers share."""
+    stats = f"{folder}/stats"
+    os.mkdir(stats)
+    job = Job(folder, 3, 1, HOROVOD_STALL_CHECK_TIME_SECONDS="1", HVD_STATS_DIR=stats)
+    job.start_all(*world(folder, 50))
+    wait_for_state(job, "Stalled")
+    now = wait_until(
+        "the ranks are examined", lambda: report(job)["stall"].get("hasStacks") and report(job)
+    )
+    same(now["stall"]["cause"], "Sleeping")
+    stacks = ask(job, "--stacks").stdout
+    assert "has ended" not in stacks, stacks
+    has(stacks, "usleep")
+    go(folder)
+    same(job.end(), [0, 0, 0], job.errors())
+
+
 def wait_for_records(job):
     wait_until("all have a record", lambda: all(r["pid"] for r in report(job, "--ranks") or [{"pid": 0}]))
 
