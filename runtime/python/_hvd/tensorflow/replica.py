@@ -6,6 +6,7 @@ eager code does. Names of variables count those of a process and differ between 
 shown.
 """
 
+import numpy as np
 import tensorflow as tf
 
 from _hvd import replica
@@ -13,12 +14,10 @@ from _hvd.process_sets import global_process_set
 
 
 def array_value(name, dtype, shape, array):
-    """A Value of a numpy array, which array() returns."""
+    """A Value of a numpy array or scalar, which array() returns."""
 
     def held():
-        there = array()
-        if not there.flags.c_contiguous:
-            there = there.copy()
+        there = np.asarray(array(), order="C")  # a scalar is no array
         return there, there.ctypes.data
 
     return replica.Value(name, dtype.name, shape, dtype.itemsize, held, key="")
