@@ -15,6 +15,8 @@
 /* Two records whose begins differ by less are of one stall. */
 static const uint64_t SAME_STALL_US = 2000000;
 
+#define LOG_STACKS_MAX 32768
+
 void live_lead_init(struct live_lead *l, const struct live_lead_config *c)
 {
     memset(l, 0, sizeof(*l));
@@ -211,22 +213,34 @@ void live_lead_take_part(
         log_warn("progress of a rank is not shown", "cause=\"%s\"", err.text);
 }
 
+/* Not all of many stacks: the log may be a pipe whose reader is slow. */
+static void lead_log_stacks(const char *text)
+{
+    const char *stacks = strchr(text, '\n'); /* behind the verdict's line */
+
+    if (!stacks)
+        return;
+    (void)fprintf(stderr, "%.*s", LOG_STACKS_MAX, stacks + 1);
+    if (strlen(stacks + 1) > LOG_STACKS_MAX)
+        log_info("not all stacks are in the log; hvd-agent report --stacks and "
+                 "horovodrun --status --verbose have them",
+                 "bytes=%zu", strlen(stacks + 1));
+}
+
 static void lead_conclude(struct live_lead *l)
 {
     struct live_stall s = l->job.stall;
     const struct stall_record *r = l->record.since_wall_us > 0 ? &l->record : NULL;
-    const char *stacks;
 
     exam_conclude(&l->exam, r, lead_host_of, l, clock_wall_us(), &s);
     if (l->job.stall.since_wall_us == 0)
         return; /* a reader has asked */
     live_job_advance(&l->job, clock_now_ns());
     live_job_set_stall(&l->job, &s, clock_wall_us());
-    stacks = l->exam.text ? strchr(l->exam.text, '\n') : NULL;
     log_warn("the job hangs", "cause=%s verdict=\"%s\"", live_cause_name(s.cause),
              s.text);
-    if (stacks)
-        (void)fputs(stacks + 1, stderr); /* behind the verdict's line */
+    if (l->exam.text)
+        lead_log_stacks(l->exam.text);
 }
 
 /* --- stragglers ------------------------------------------------------------------- */

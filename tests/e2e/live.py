@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-
 from cluster import (
     Suite,
     apply,
