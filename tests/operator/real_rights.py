@@ -17,7 +17,12 @@ from real_world import RUN, api, suite
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = "system:serviceaccount:ringmaster:hvd-operator"
-ROLES = ("rbac/clusterrole.yaml", "rbac/role.yaml", "overlays/gang/clusterrole.yaml")
+ROLES = (
+    "rbac/clusterrole.yaml",
+    "rbac/role.yaml",
+    "overlays/gang/clusterrole.yaml",
+    "overlays/kueue/clusterrole.yaml",
+)
 LARGE = "for jobs that do not fit in the cache, see jobs_that_do_not_fit_in_the_cache_are_requested"
 NEVER_ASKED = {  # (group, resource, verb): why no request shows it
     ("ringmaster.dev", "horovodjobs", "get"): LARGE,
