@@ -3,7 +3,6 @@
  * begins with the pointer to the next one. Called by ask.c. */
 #include "operator/vault.h"
 
-#include <string.h>
 #include <sys/mman.h>
 
 #include "runtime/base/mem.h"
@@ -34,7 +33,7 @@ static void vault_put(struct vault *v, struct token *t)
     union vault_free *f = (void *)t;
 
     token_wipe(t);
-    memcpy(t, &v->free, sizeof(v->free));
+    f->next = v->free; /* aligned: chunks are, and tokens have 32 bytes */
     v->free = f;
 }
 
@@ -57,13 +56,13 @@ static int vault_grow(struct vault *v)
 
 struct token *vault_take(struct vault *v)
 {
-    struct token *t;
+    union vault_free *f;
 
     if (!v->free && vault_grow(v) < 0)
         return NULL;
-    t = &v->free->token;
-    memcpy(&v->free, t, sizeof(v->free));
-    return t;
+    f = v->free;
+    v->free = f->next;
+    return &f->token;
 }
 
 void vault_give(struct vault *v, struct token *t)
@@ -80,7 +79,7 @@ void vault_free(struct vault *v)
         struct vault_chunk *c = v->chunks;
 
         v->chunks = c->next;
-        explicit_bzero(c->token, sizeof(c->token));
+        mem_wipe(c->token, sizeof(c->token));
         (void)munmap(c, sizeof(*c));
     }
     mem_free(v);

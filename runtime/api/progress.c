@@ -94,7 +94,7 @@ static size_t metric_place(struct progress *p, const char *name)
     }
     if (n < STATS_METRICS_MAX)
         oldest = p->now.n_metrics++;
-    (void)strcpy(p->now.metrics[oldest].name, name); /* checked */
+    memcpy(p->now.metrics[oldest].name, name, strlen(name) + 1); /* checked */
     return oldest;
 }
 

@@ -8,10 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* 64 bits of n bytes at p, in any alignment; p may be NULL if n is 0. The same on every
+/* 64 bits of n bytes at data, in any alignment; data may be NULL if n is 0. The same on every
  * machine of one byte order. A change of one word of 8 bytes always changes it, any other
  * change with a chance of 1 - 2^-64. It is no protection from an attacker. */
-uint64_t digest_of(const void *p, size_t n);
+uint64_t digest_of(const void *data, size_t n);
 
 struct difference {
     uint64_t at; /* index of the first element that differs */

@@ -300,7 +300,7 @@ static int examination_new(const struct examined_process *v,
     atomic_init(&e->refs, 1);
     e->done_fd = -1;
     e->v = mem_calloc(n + 1, sizeof(*e->v));
-    e->findings = mem_calloc(n + 1, sizeof(*e->findings));
+    e->findings = mem_calloc(n + 1, sizeof(struct hang_finding *));
     if (!e->v || !e->findings) {
         examination_unref(e);
         return -ENOMEM;

@@ -20,7 +20,7 @@ struct report_options {
 };
 
 /* Asks, and appends the answer. 0; -errno with err, or without text: out of memory. */
-int report_make(const struct report_source *source,
+int report_make(const struct report_source *a,
                 const struct report_options *o,
                 struct strbuf *out,
                 struct err *err);

@@ -175,7 +175,7 @@ static int ask_prove(struct live_ask *a, struct err *err)
 /* 1: the answer is complete. */
 static int ask_receive(struct live_ask *a, struct err *err)
 {
-    struct frame f;
+    struct frame f = {0};
     uint32_t status;
     int rc = frame_flush(&a->conn);
 

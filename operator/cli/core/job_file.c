@@ -186,12 +186,12 @@ static const struct job_meta *
 open_in(struct build *b, const struct node *o, struct strbuf *problems)
 {
     const struct front *front = front_of((enum kube_kind)job_file_kind(o));
-    struct job_meta meta;
+    struct job_meta *meta = arena_calloc(b->arena, 1, sizeof(*meta));
     struct err err = ERR_INIT;
 
-    if (b->status || meta_decode(front->kind, o, &meta, &err) < 0)
+    if (!meta || b->status || meta_decode(front->kind, o, meta, &err) < 0)
         return NULL;
-    return front->open(o, &meta, b->arena, problems);
+    return front->open(o, meta, b->arena, problems);
 }
 
 const struct job_meta *job_file_open(struct build *b,

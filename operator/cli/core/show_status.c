@@ -106,7 +106,7 @@ hosts_tree(struct build *b, const struct job_view *v, const struct node *pods)
 {
     const struct node *items = node_get(pods, "items");
     size_t n = items ? items->n : 0, i = 0;
-    const struct node **pod = arena_calloc(b->arena, n + 1, sizeof(*pod));
+    const struct node **pod = arena_calloc(b->arena, n + 1, sizeof(struct node *));
     struct node *all = node_array(b);
 
     if (!pod)
