@@ -212,7 +212,7 @@ static void explain_pods(struct explaining *e)
 
 static void explain_ranks(struct explaining *e)
 {
-    static const char *const types[] = {"Stalled", "Straggling", "ReplicasDiffer"};
+    static const char *const types[] = {"Stalled", "Straggling"};
 
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
         const struct node *c = condition_find(e->v->status, types[i]);

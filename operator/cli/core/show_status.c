@@ -388,7 +388,7 @@ static void put_goodput(struct status_writer *w)
 /* Conditions that say what is wrong with a job that runs. */
 static void put_live_conditions(struct status_writer *w)
 {
-    static const char *const types[] = {"Stalled", "Straggling", "ReplicasDiffer"};
+    static const char *const types[] = {"Stalled", "Straggling"};
 
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
         const struct node *c = condition_find(w->v->status, types[i]);
