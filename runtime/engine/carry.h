@@ -86,8 +86,15 @@ int carry_register(struct carry *c,
                    struct process_set *set,
                    const struct member_act *act,
                    struct err *err);
-/* Exchanges one number among the members of a set: ret[set->n], in members' order. All
- * call it at the same position in the common order. */
+/* Exchanges a record of n bytes among the members of a set: ret has set->n of them, in
+ * members' order. All call it at the same position in the common order. */
+int carry_gather_records(struct carry *c,
+                         const struct process_set *set,
+                         const void *mine,
+                         size_t n,
+                         void *ret,
+                         struct err *err);
+/* The same of verdicts, whose texts end. */
 struct verdict {
     uint8_t how;
     char why[255];

@@ -45,15 +45,15 @@ buffer_check(struct carry *c, const struct op *op, uint32_t number, struct err *
                                                : 0;
 }
 
-int carry_verdicts(struct carry *c,
-                   const struct process_set *set,
-                   const struct verdict *mine,
-                   struct verdict *ret,
-                   struct err *err)
+int carry_gather_records(struct carry *c,
+                         const struct process_set *set,
+                         const void *mine,
+                         size_t n,
+                         void *ret,
+                         struct err *err)
 {
     AUTOFREE uint64_t *counts = mem_calloc(set->n, sizeof(*counts));
-    struct batch_item item = {
-        .in = mine, .out = ret, .count = sizeof(*mine), .counts = counts};
+    struct batch_item item = {.in = mine, .out = ret, .count = n, .counts = counts};
     struct batch batch = {.coll = COLL_ALLGATHER,
                           .dtype = DT_U8,
                           .op = OP_SUM,
@@ -65,8 +65,18 @@ int carry_verdicts(struct carry *c,
     if (!counts)
         return err_set(err, -ENOMEM, "rank %u is out of memory", c->e->rank);
     for (uint32_t i = 0; i < set->n; i++)
-        counts[i] = sizeof(*mine);
-    int rc = carry_post(c, set->backend, &batch, err);
+        counts[i] = n;
+    return carry_post(c, set->backend, &batch, err);
+}
+
+int carry_verdicts(struct carry *c,
+                   const struct process_set *set,
+                   const struct verdict *mine,
+                   struct verdict *ret,
+                   struct err *err)
+{
+    int rc = carry_gather_records(c, set, mine, sizeof(*mine), ret, err);
+
     for (uint32_t i = 0; i < set->n && rc == 0; i++)
         ret[i].why[sizeof(ret[i].why) - 1] = 0;
     return rc;

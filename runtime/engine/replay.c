@@ -73,22 +73,7 @@ static int replayed_exchange(struct carry *c,
                              struct replayed *ret,
                              struct err *err)
 {
-    AUTOFREE uint64_t *counts = mem_calloc(set->n, sizeof(*counts));
-    struct batch_item item = {
-        .in = mine, .out = ret, .count = sizeof(*mine), .counts = counts};
-    struct batch batch = {.coll = COLL_ALLGATHER,
-                          .dtype = DT_U8,
-                          .op = OP_SUM,
-                          .prescale = 1.0,
-                          .postscale = 1.0,
-                          .items = &item,
-                          .n_items = 1};
-
-    if (!counts)
-        return err_set(err, -ENOMEM, "rank %u is out of memory", c->e->rank);
-    for (uint32_t i = 0; i < set->n; i++)
-        counts[i] = sizeof(*mine);
-    return carry_post(c, set->backend, &batch, err);
+    return carry_gather_records(c, set, mine, sizeof(*mine), ret, err);
 }
 
 static int replayed_judge(struct carry *c,
