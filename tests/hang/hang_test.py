@@ -54,6 +54,15 @@ class Job:
             os.chmod(folder, 0o777)
             os.chmod(self.stats, 0o777)
         shutil.copy(os.path.join(BIN, "hang-loop.so"), f"{folder}/loop.so")
+        self.start(argv, size, env)
+        while self.has_ended() and "Address already in use" in self.errors():
+            self.kill()  # the port of the rendezvous follows from MASTER_PORT, and another program has it
+            self.start(argv, size, env)
+        assert not self.has_ended(), self.errors()
+        self.hangs_at = os.stat(f"{folder}/hangs").st_mtime
+
+    def start(self, argv, size, env):
+        """Until a rank hangs, or has ended."""
         port = str(free_port())
         self.ranks = [
             Program(
@@ -69,14 +78,12 @@ class Job:
                     MASTER_PORT=port,
                     **env,
                 ),
-                folder,
+                self.folder,
                 f"rank{rank}",
             )
             for rank in range(size)
         ]
-        wait_until(self.errors, lambda: os.path.exists(f"{folder}/hangs") or self.has_ended())
-        assert not self.has_ended(), self.errors()
-        self.hangs_at = os.stat(f"{folder}/hangs").st_mtime
+        wait_until(self.errors, lambda: os.path.exists(f"{self.folder}/hangs") or self.has_ended())
 
     def has_ended(self):
         return any(r.process.poll() is not None for r in self.ranks)
