@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Findings are kept as they come, at most as many as the arrays have room for; what they
+ * mean is decided in core/hang.h. Called by live_lead.c. */
 #include "runtime/launch/exam.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Called by agent.c. */
+/* Called by the agents and by local_job.c, in the main thread. */
 #include "runtime/launch/live_host.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Called by hub.c and hub_receive.c, in the hub's thread. */
+/* Called by the hub, in its thread, and by local_job.c, remote.c and remote_receive.c, in
+ * the main thread. */
 #include "runtime/launch/live_lead.h"
 
 #include <errno.h>
@@ -103,14 +104,20 @@ static void lead_start_exam(struct live_lead *l)
         l->c.examine(l->c.arg, l->exam.number);
 }
 
-/* What is known before the ranks have been examined. */
-static void lead_set_stall(struct live_lead *l)
+/* NULL: it is over. */
+static void lead_put_stall(struct live_lead *l, const struct live_stall *s)
 {
-    struct live_stall s = {.rank = -1};
+    live_job_advance(&l->job, clock_now_ns());
+    live_job_set_stall(&l->job, s, clock_wall_us());
+}
+
+/* What is known before the ranks have been examined. */
+static void lead_put_record(struct live_lead *l)
+{
+    struct live_stall s;
 
     record_describe(&l->record, lead_host_of, l, clock_wall_us(), &s);
-    live_job_advance(&l->job, clock_now_ns());
-    live_job_set_stall(&l->job, &s, clock_wall_us());
+    lead_put_stall(l, &s);
 }
 
 static void lead_end_stall(struct live_lead *l)
@@ -119,8 +126,7 @@ static void lead_end_stall(struct live_lead *l)
         log_info("the stall is over", "tensor=\"%s\"", l->job.stall.tensor);
     l->record = (struct stall_record){0};
     exam_cancel(&l->exam);
-    live_job_advance(&l->job, clock_now_ns());
-    live_job_set_stall(&l->job, NULL, 0);
+    lead_put_stall(l, NULL);
 }
 
 /* Rank 0 writes its record again while the stall lasts, with the ranks that are missing
@@ -156,7 +162,7 @@ lead_take_stall(struct live_lead *l, const char *text, size_t n, struct err *err
     l->record = r;
     if (is_known)
         return 0;
-    lead_set_stall(l);
+    lead_put_record(l);
     lead_start_exam(l);
     return 0;
 }
@@ -166,16 +172,17 @@ lead_take_stall(struct live_lead *l, const char *text, size_t n, struct err *err
 static void lead_check_stopped(struct live_lead *l)
 {
     const struct live_rank *r = live_job_stopped(&l->job);
-    uint64_t since_us;
+    CLEANUP(strbuf_release) struct strbuf who = {0};
+    uint64_t now_us;
 
     if (!r && l->record.since_wall_us == 0 && l->job.stall.since_wall_us > 0
         && l->exam.deadline_ns == 0)
         lead_end_stall(l);
     if (!r || l->job.stall.since_wall_us > 0)
         return;
-    since_us = clock_wall_us() - r->stopped_ms * 1000u;
-    struct live_stall s = {.since_wall_us = since_us,
-                           .seen_wall_us = clock_wall_us(),
+    now_us = clock_wall_us();
+    struct live_stall s = {.since_wall_us = now_us - r->stopped_ms * 1000u,
+                           .seen_wall_us = now_us,
                            .missing = {r->rank},
                            .n_missing = 1,
                            .rank = (int32_t)r->rank,
@@ -183,12 +190,12 @@ static void lead_check_stopped(struct live_lead *l)
     const char *host = lead_host_of(l, r->rank);
 
     (void)snprintf(s.host, sizeof(s.host), "%s", host);
-    (void)snprintf(
-        s.text, sizeof(s.text),
-        "rank %u (%s%s%spid %u) is stopped, by SIGSTOP, SIGTSTP or a debugger", r->rank,
-        *host ? "host " : "", host, *host ? ", " : "", r->pid);
-    live_job_advance(&l->job, clock_now_ns());
-    live_job_set_stall(&l->job, &s, clock_wall_us());
+    strbuf_init(&who, sizeof(s.text) / 2);
+    hang_put_rank(r->rank, host, r->pid, &who);
+    (void)snprintf(s.text, sizeof(s.text),
+                   "%s is stopped, by SIGSTOP, SIGTSTP or a debugger",
+                   strbuf_str(&who));
+    lead_put_stall(l, &s);
     lead_start_exam(l);
 }
 
@@ -235,8 +242,7 @@ static void lead_conclude(struct live_lead *l)
     exam_conclude(&l->exam, r, lead_host_of, l, clock_wall_us(), &s);
     if (l->job.stall.since_wall_us == 0)
         return; /* a reader has asked */
-    live_job_advance(&l->job, clock_now_ns());
-    live_job_set_stall(&l->job, &s, clock_wall_us());
+    lead_put_stall(l, &s);
     log_warn("the job hangs", "cause=%s verdict=\"%s\"", live_cause_name(s.cause),
              s.text);
     if (l->exam.text)

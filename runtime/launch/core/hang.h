@@ -76,6 +76,9 @@ void hang_conclude(const struct stall_record *r,
                    uint64_t now_wall_us,
                    struct live_stall *ret);
 
+/* "rank 1 (host b, pid 412)". host "", pid 0: unknown. */
+void hang_put_rank(uint32_t rank, const char *host, uint32_t pid, struct strbuf *out);
+
 /* "GPU: compute capability 9.0, NCCL 2.27.5, CUDA 12.4, 310 batches"; nothing where the
  * page of the rank has no GPU. sm, nccl, cuda, n_batches: its words DEVICE_*. */
 void hang_gpu_put(

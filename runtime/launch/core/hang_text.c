@@ -139,18 +139,22 @@ static const char *search_host(const struct verdict_search *s, uint32_t rank)
     return host ? host : "";
 }
 
+void hang_put_rank(uint32_t rank, const char *host, uint32_t pid, struct strbuf *out)
+{
+    strbuf_printf(out, "rank %u", rank);
+    if (*host && pid)
+        strbuf_printf(out, " (host %s, pid %u)", host, pid);
+    else if (*host)
+        strbuf_printf(out, " (host %s)", host);
+    else if (pid)
+        strbuf_printf(out, " (pid %u)", pid);
+}
+
 static void put_rank(const struct verdict_search *s, uint32_t rank, struct strbuf *out)
 {
     const struct hang_finding *f = finding_of(s, rank);
-    const char *host = search_host(s, rank);
 
-    strbuf_printf(out, "rank %u", rank);
-    if (*host && f)
-        strbuf_printf(out, " (host %s, pid %u)", host, f->pid);
-    else if (*host)
-        strbuf_printf(out, " (host %s)", host);
-    else if (f)
-        strbuf_printf(out, " (pid %u)", f->pid);
+    hang_put_rank(rank, search_host(s, rank), f ? f->pid : 0, out);
 }
 
 /* Where one of the ranks is that wait: out of step is a matter of two. */
