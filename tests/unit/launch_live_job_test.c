@@ -231,4 +231,35 @@ UNIT_TEST(a_counter_that_went_down_drops_the_samples)
     live_job_release(&j);
 }
 
+UNIT_TEST(a_rank_is_stopped_until_its_record_says_otherwise)
+{
+    struct live_job j;
+    struct live_rank r = rank_in_world(1, 0);
+
+    live_job_init(&j, 0, WALL_US);
+    assert_int_equal(live_job_start(&j, 3, 3), 0);
+    r.stopped_ms = LIVE_STOPPED_MS - 1;
+    live_job_take(&j, &r);
+    assert_null(live_job_stopped(&j));
+    r.stopped_ms = LIVE_STOPPED_MS;
+    live_job_take(&j, &r);
+    live_job_take(&j, &r);
+    assert_ptr_equal(live_job_stopped(&j), &j.ranks[1]);
+    r.rank = 0;
+    live_job_take(&j, &r);
+    assert_ptr_equal(live_job_stopped(&j), &j.ranks[0]);
+    r.stopped_ms = 0;
+    live_job_take(&j, &r);
+    assert_ptr_equal(live_job_stopped(&j), &j.ranks[1]);
+    r.rank = 1;
+    live_job_take(&j, &r);
+    assert_null(live_job_stopped(&j));
+    live_job_take(&j, &r);
+    r.stopped_ms = LIVE_STOPPED_MS;
+    live_job_take(&j, &r);
+    live_job_meet(&j, 1, 3);
+    assert_null(live_job_stopped(&j));
+    live_job_release(&j);
+}
+
 UNIT_MAIN(NULL, NULL)

@@ -46,7 +46,7 @@ static void live_job_set_state(struct live_job *j, enum live_state state)
 static void live_job_forget_world(struct live_job *j)
 {
     live_job_release(j);
-    j->n_in_world = j->n_samples = 0;
+    j->n_in_world = j->n_stopped = j->n_samples = 0;
     j->stall = (struct live_stall){.rank = -1};
     j->straggler = (struct live_straggler){.rank = -1};
 }
@@ -211,6 +211,11 @@ static void live_job_sample(struct live_job *j)
     j->samples[j->n_samples++] = now;
 }
 
+static bool live_rank_is_stopped(const struct live_rank *r)
+{
+    return r->stopped_ms >= LIVE_STOPPED_MS;
+}
+
 void live_job_take(struct live_job *j, const struct live_rank *r)
 {
     struct live_rank *own;
@@ -219,16 +224,19 @@ void live_job_take(struct live_job *j, const struct live_rank *r)
         return;
     own = &j->ranks[r->rank];
     j->n_in_world += r->state != LIVE_RANK_STARTED && own->state == LIVE_RANK_STARTED;
+    j->n_stopped += live_rank_is_stopped(r);
+    j->n_stopped -= live_rank_is_stopped(own);
     *own = *r;
     live_job_check_started(j);
     if (j->n_in_world == j->size)
         live_job_sample(j);
 }
 
+/* The leader asks after each message, so that there is mostly nothing to search. */
 const struct live_rank *live_job_stopped(const struct live_job *j)
 {
-    for (uint32_t i = 0; i < j->n_ranks; i++)
-        if (j->ranks[i].stopped_ms >= LIVE_STOPPED_MS)
+    for (uint32_t i = 0; j->n_stopped > 0 && i < j->n_ranks; i++)
+        if (live_rank_is_stopped(&j->ranks[i]))
             return &j->ranks[i];
     return NULL;
 }

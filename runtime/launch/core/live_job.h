@@ -31,8 +31,8 @@ struct live_job {
     uint64_t part_ns[4]; /* by enum live_state, without LIVE_ENDING */
     uint64_t unmoved_ns; /* of the current stretch of training: may become stalled */
     uint32_t generation, size, slots, n_workers, n_present;
-    struct live_rank *ranks; /* by rank */
-    uint32_t n_ranks, n_in_world;
+    struct live_rank *ranks;                  /* by rank */
+    uint32_t n_ranks, n_in_world, n_stopped;  /* n_stopped: see live_job_stopped */
     struct live_sample samples[LIVE_SAMPLES]; /* the oldest first */
     uint32_t n_samples;
     struct live_stall stall;
