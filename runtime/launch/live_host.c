@@ -20,9 +20,26 @@
 #define TICK_NS      NS_PER_S
 #define EXAM_TICK_NS (100 * NS_PER_MS) /* while ranks are examined */
 
+static bool proc_stat_is_stopped(const struct proc_stat *s)
+{
+    return s->state == 'T' || s->state == 't';
+}
+
+/* Between records only the state of the process is read. */
+static bool live_host_sees_stop(const struct live_host *h, uint32_t i, pid_t pid)
+{
+    struct proc_stat s;
+
+    if (!h->watched || pid <= 0)
+        return false;
+    return process_read_stat(h->watched[i].pid ? h->watched[i].pid : (uint32_t)pid, &s)
+           && proc_stat_is_stopped(&s);
+}
+
 static void live_host_read_proc(struct live_host *h, uint32_t i, struct live_rank *r)
 {
     uint64_t now_ns = clock_now_ns();
+    struct watched_rank *w;
     long ticks_per_s = sysconf(_SC_CLK_TCK);
     struct proc_stat s;
 
@@ -30,14 +47,15 @@ static void live_host_read_proc(struct live_host *h, uint32_t i, struct live_ran
         return;
     r->cpu_ms = s.cpu_ticks * 1000 / (ticks_per_s > 0 ? (uint64_t)ticks_per_s : 100);
     r->rss_bytes = s.resident_pages * (uint64_t)sysconf(_SC_PAGESIZE);
-    if (!h->stopped_ns)
+    if (!h->watched)
         return;
-    if (s.state != 'T' && s.state != 't')
-        h->stopped_ns[i] = 0;
-    else if (h->stopped_ns[i] == 0)
-        h->stopped_ns[i] = now_ns;
-    if (h->stopped_ns[i] > 0)
-        r->stopped_ms = (now_ns - h->stopped_ns[i]) / NS_PER_MS + 1;
+    w = &h->watched[i];
+    if (!proc_stat_is_stopped(&s))
+        w->stopped_ns = 0;
+    else if (w->stopped_ns == 0)
+        w->stopped_ns = now_ns;
+    if (w->stopped_ns > 0)
+        r->stopped_ms = (now_ns - w->stopped_ns) / NS_PER_MS + 1;
 }
 
 /* Of the first rank, where it does not report by itself. */
@@ -68,6 +86,8 @@ live_host_read(struct live_host *h, uint32_t i, pid_t pid, struct live_rank *ret
     if (page && page->generation == c->generation && page->rank == ret->rank) {
         ret->state = LIVE_RANK_IN_WORLD;
         live_page_fill(page, clock_wall_us(), ret);
+        if (h->watched)
+            h->watched[i].pid = ret->pid;
     }
     if (i == 0)
         live_host_read_trainer(h, &ret->progress);
@@ -76,11 +96,12 @@ live_host_read(struct live_host *h, uint32_t i, pid_t pid, struct live_rank *ret
         return;
     }
     ret->state = LIVE_RANK_EXITED;
-    if (h->stopped_ns)
-        h->stopped_ns[i] = 0;
+    if (h->watched)
+        h->watched[i].stopped_ns = 0;
 }
 
-/* True: a rank has no page yet, or is stopped. */
+/* Sends the records that are due, and those of ranks that are stopped or were until now.
+ * True: a rank has no page yet, or is stopped. */
 static bool live_host_tick_records(struct live_host *h,
                                    const struct local_ranks *local,
                                    uint64_t now_ns)
@@ -90,14 +111,14 @@ static bool live_host_tick_records(struct live_host *h,
 
     for (uint32_t i = 0; r && i < h->c.n; i++) {
         CLEANUP(strbuf_release) struct strbuf b = {0};
-        uint64_t before_ns = h->stopped_ns ? h->stopped_ns[i] : 0;
-        bool has_changed;
+        bool was_stopped = h->watched && h->watched[i].stopped_ns > 0;
+        pid_t pid = local_ranks_pid(local, i);
 
-        live_host_read(h, i, local_ranks_pid(local, i), r);
-        has_changed = r->stopped_ms > 0 || before_ns > 0;
-        is_urgent = is_urgent || has_changed || r->state == LIVE_RANK_STARTED;
-        if (!is_due && !has_changed)
+        if (!is_due && !was_stopped && !live_host_sees_stop(h, i, pid))
             continue;
+        live_host_read(h, i, pid, r);
+        is_urgent = is_urgent || was_stopped || r->stopped_ms > 0
+                    || r->state == LIVE_RANK_STARTED;
         strbuf_init(&b, LIVE_REPORT_MAX_BYTES);
         live_rank_pack(r, &b);
         if (strbuf_status(&b) == 0)
@@ -218,13 +239,13 @@ void live_host_begin(struct live_host *h, const struct live_host_config *c)
 {
     live_host_end(h);
     *h = (struct live_host){.c = *c};
-    h->stopped_ns = mem_calloc(c->n, sizeof(*h->stopped_ns)); /* NULL: not counted */
+    h->watched = mem_calloc(c->n, sizeof(*h->watched));
 }
 
 void live_host_end(struct live_host *h)
 {
     examination_free(h->exam);
-    mem_free(h->stopped_ns);
+    mem_free(h->watched);
     mem_free(h->stall);
     *h = (struct live_host){.c = {0}};
 }

@@ -31,13 +31,18 @@ struct live_host_config {
     void *arg;
 };
 
+struct watched_rank {
+    uint32_t pid;        /* of its page in the last record; 0: it had none */
+    uint64_t stopped_ns; /* since when it is stopped; 0: it is not */
+};
+
 struct live_host {
     struct live_host_config c;    /* its pointers are borrowed */
     uint64_t tick_ns, records_ns; /* when it is next looked, and when records are due */
-    uint64_t *stopped_ns;     /* of each rank: since when it is stopped; 0: it is not */
-    char *stall;              /* the record that was sent last; NULL: none */
-    struct examination *exam; /* NULL: none is in progress */
-    uint32_t number;          /* of it */
+    struct watched_rank *watched; /* by index; NULL: memory was out */
+    char *stall;                  /* the record that was sent last; NULL: none */
+    struct examination *exam;     /* NULL: none is in progress */
+    uint32_t number;              /* of it */
 };
 
 /* The ranks were started. */
