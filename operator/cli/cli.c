@@ -59,3 +59,10 @@ enum cli_format cli_format(const struct cli *c)
         return FORMAT_JSONPATH;
     return s ? FORMAT_KUBECTL : FORMAT_TABLE;
 }
+
+bool cli_wants_table(const struct cli *c)
+{
+    enum cli_format f = cli_format(c);
+
+    return f == FORMAT_TABLE || f == FORMAT_WIDE;
+}

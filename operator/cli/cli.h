@@ -55,5 +55,6 @@ int cli_fail(const char *text);
 void cli_note(const char *text);
 /* FORMAT_KUBECTL: a format of kubectl get that is not ours. */
 enum cli_format cli_format(const struct cli *c);
+bool cli_wants_table(const struct cli *c); /* also a wide one */
 
 #endif

@@ -168,10 +168,23 @@ static int tree_write(struct cli *c, const struct node *tree, struct strbuf *out
     return strbuf_status(out) < 0 ? cli_fail("out of memory") : 0;
 }
 
-int online_tree(struct cli *c, struct build *b, const struct node *tree)
+int online_refuse_format(const char *allowed)
 {
-    CLEANUP(strbuf_release) struct strbuf out;
+    char text[120];
 
+    (void)snprintf(text, sizeof(text), "--output: must be %s", allowed);
+    return cli_fail(text);
+}
+
+int online_tree(struct cli *c,
+                struct build *b,
+                const struct node *tree,
+                const char *allowed)
+{
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+
+    if (cli_format(c) == FORMAT_KUBECTL)
+        return online_refuse_format(allowed);
     strbuf_init(&out, CLI_MAX_BYTES);
     if (!tree || b->status)
         return cli_fail("out of memory");

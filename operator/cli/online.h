@@ -22,8 +22,14 @@ const struct node *online_events_of(struct cli *c, const struct job_view *v);
 const struct node *
 online_optional(struct cli *c, const struct job_view *v, const char *resource);
 
-/* Prints the tree as JSON, YAML or by a jsonpath. */
-int online_tree(struct cli *c, struct build *b, const struct node *tree);
+/* "--output: must be ALLOWED"; returns 1. */
+int online_refuse_format(const char *allowed);
+/* Prints the tree as JSON, YAML or by a jsonpath; another format is refused with the
+ * allowed ones. */
+int online_tree(struct cli *c,
+                struct build *b,
+                const struct node *tree,
+                const char *allowed);
 /* The pod whose agent answers for the job, and its first container. 1: printed why not. */
 int online_agent(const struct job_view *v,
                  char ret_pod[128],

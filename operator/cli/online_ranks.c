@@ -65,21 +65,12 @@ static int top_draw(struct cli *c, const struct job_view *v)
     if (kubectl_json(c, k, "worker 0", &ranks, &err) < 0)
         return online_fail(v, err.text);
     tree = top_tree(&b, v, ranks);
-    switch (cli_format(c)) {
-    case FORMAT_TABLE:
-    case FORMAT_WIDE:
-        table_init(&t, &c->arena);
-        top_table(&t, tree, s.is_wide);
-        table_write(&t, s.has_headers, s.has_colour, &c->out);
-        return tree ? 0 : cli_fail("out of memory");
-    case FORMAT_JSON:
-    case FORMAT_YAML:
-    case FORMAT_JSONPATH:
-        return online_tree(c, &b, tree);
-    case FORMAT_KUBECTL:
-        break;
-    }
-    return cli_fail("--output: must be table, wide, json, yaml or jsonpath=");
+    if (!cli_wants_table(c))
+        return online_tree(c, &b, tree, "table, wide, json, yaml or jsonpath=");
+    table_init(&t, &c->arena);
+    top_table(&t, tree, s.is_wide);
+    table_write(&t, s.has_headers, s.has_colour, &c->out);
+    return tree ? 0 : cli_fail("out of memory");
 }
 
 int online_top(struct cli *c)

@@ -8,6 +8,8 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 
+#define FORMATS "table, json, yaml or jsonpath=" /* of explain, hosts and events */
+
 /* --- list ------------------------------------------------------------------------ */
 
 static struct kubectl *
@@ -187,12 +189,11 @@ static int list_print(struct cli *c, struct show_table *t, const struct show *s)
 int online_list(struct cli *c)
 {
     struct show s = online_show(c);
-    enum cli_format f = cli_format(c);
     struct err hvd = ERR_INIT, mpi = ERR_INIT;
     bool *is_found = arena_calloc(&c->arena, c->args.n_words + 1, sizeof(*is_found));
     struct show_table t;
 
-    if (f != FORMAT_TABLE && f != FORMAT_WIDE)
+    if (!cli_wants_table(c))
         return list_by_kubectl(c);
     if (cli_has(&c->args, CLI_OPT_WATCH))
         return list_watch(c);
@@ -265,13 +266,12 @@ static int status_on_change(void *arg, const char *type, const struct node *obje
 
 int online_status(struct cli *c)
 {
-    enum cli_format f = cli_format(c);
     struct kubectl *k;
     struct job_view v;
 
     if (online_job(c, c->args.word[0], &v) != 0)
         return 1;
-    if (f != FORMAT_TABLE && f != FORMAT_WIDE)
+    if (!cli_wants_table(c))
         return job_by_kubectl(c, &v);
     if (!cli_has(&c->args, CLI_OPT_WATCH))
         return status_draw(c, &v);
@@ -305,20 +305,11 @@ int online_explain(struct cli *c)
     else if (scheduler && strcmp(scheduler, "default-scheduler") != 0)
         in.groups = online_optional(c, &v, "podgroups.scheduling.x-k8s.io");
     tree = explain_tree(&b, &in);
-    switch (cli_format(c)) {
-    case FORMAT_TABLE:
-    case FORMAT_WIDE:
-        if (tree)
-            explain_page(&s, tree, &c->out);
-        return tree ? 0 : cli_fail("out of memory");
-    case FORMAT_JSON:
-    case FORMAT_YAML:
-    case FORMAT_JSONPATH:
-        return online_tree(c, &b, tree);
-    case FORMAT_KUBECTL:
-        break;
-    }
-    return cli_fail("--output: must be table, json, yaml or jsonpath=");
+    if (!cli_wants_table(c))
+        return online_tree(c, &b, tree, FORMATS);
+    if (tree)
+        explain_page(&s, tree, &c->out);
+    return tree ? 0 : cli_fail("out of memory");
 }
 
 int online_hosts(struct cli *c)
@@ -336,24 +327,15 @@ int online_hosts(struct cli *c)
     if (!pods)
         return 1;
     tree = hosts_tree(&b, &v, pods);
-    switch (cli_format(c)) {
-    case FORMAT_TABLE:
-    case FORMAT_WIDE:
-        table_init(&t, &c->arena);
-        hosts_table(&t, tree);
-        if (tree && !tree->first)
-            cli_note("the job has no pods");
-        else
-            table_write(&t, s.has_headers, s.has_colour, &c->out);
-        return tree ? 0 : cli_fail("out of memory");
-    case FORMAT_JSON:
-    case FORMAT_YAML:
-    case FORMAT_JSONPATH:
-        return online_tree(c, &b, tree);
-    case FORMAT_KUBECTL:
-        break;
-    }
-    return cli_fail("--output: must be table, json, yaml or jsonpath=");
+    if (!cli_wants_table(c))
+        return online_tree(c, &b, tree, FORMATS);
+    table_init(&t, &c->arena);
+    hosts_table(&t, tree);
+    if (tree && !tree->first)
+        cli_note("the job has no pods");
+    else
+        table_write(&t, s.has_headers, s.has_colour, &c->out);
+    return tree ? 0 : cli_fail("out of memory");
 }
 
 /* --- events ---------------------------------------------------------------------- */
@@ -417,13 +399,12 @@ int online_events(struct cli *c)
 {
     struct build b = {.arena = &c->arena};
     struct show s;
-    enum cli_format f = cli_format(c);
     const struct node *events;
     struct show_table t;
     struct job_view v;
 
-    if (f == FORMAT_KUBECTL)
-        return cli_fail("--output: must be table, json, yaml or jsonpath=");
+    if (cli_format(c) == FORMAT_KUBECTL)
+        return online_refuse_format(FORMATS);
     if (online_job(c, c->args.word[0], &v) != 0)
         return 1;
     if (cli_has(&c->args, CLI_OPT_WATCH))
@@ -432,8 +413,8 @@ int online_events(struct cli *c)
     if (!events)
         return 1;
     s = online_show(c);
-    if (f == FORMAT_JSON || f == FORMAT_YAML || f == FORMAT_JSONPATH)
-        return online_tree(c, &b, events_tree(&b, &v, events));
+    if (!cli_wants_table(c))
+        return online_tree(c, &b, events_tree(&b, &v, events), FORMATS);
     table_init(&t, &c->arena);
     events_head(&t);
     events_rows(&t, &s, &v, events, SIZE_MAX);
