@@ -280,8 +280,12 @@ static int yaml_read_into(struct yaml_reader *r, const char *text, size_t n)
     return rc;
 }
 
-int yaml_read(
-    struct arena *a, const char *text, size_t n, struct node **ret, struct err *err)
+static int yaml_read_from(struct arena *a,
+                          const char *text,
+                          size_t n,
+                          bool has_many,
+                          struct node **ret,
+                          struct err *err)
 {
     AUTOFREE struct yaml_reader *r = mem_zalloc(sizeof(*r));
     int rc;
@@ -290,27 +294,23 @@ int yaml_read(
         return err_set(err, -ENOMEM, "yaml: out of memory");
     r->b.arena = a;
     r->err = err;
+    r->all = has_many ? node_array(&r->b) : NULL;
     rc = yaml_read_into(r, text, n);
-    if (rc == 0 && !r->root)
+    if (rc == 0 && !has_many && !r->root)
         rc = (r->root = node_null(&r->b)) ? 0 : -ENOMEM;
     if (rc == 0)
-        *ret = r->root;
+        *ret = has_many ? r->all : r->root;
     return rc;
+}
+
+int yaml_read(
+    struct arena *a, const char *text, size_t n, struct node **ret, struct err *err)
+{
+    return yaml_read_from(a, text, n, false, ret, err);
 }
 
 int yaml_read_all(
     struct arena *a, const char *text, size_t n, struct node **ret, struct err *err)
 {
-    AUTOFREE struct yaml_reader *r = mem_zalloc(sizeof(*r));
-    int rc;
-
-    if (!r)
-        return err_set(err, -ENOMEM, "yaml: out of memory");
-    r->b.arena = a;
-    r->err = err;
-    r->all = node_array(&r->b);
-    rc = yaml_read_into(r, text, n);
-    if (rc == 0)
-        *ret = r->all;
-    return rc;
+    return yaml_read_from(a, text, n, true, ret, err);
 }
