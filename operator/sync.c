@@ -463,12 +463,12 @@ static bool sync_releases(struct sync *s)
 
     if (rc == 0 && s->plan.n == 0)
         return false;
-    if (rc < 0)
+    if (rc < 0) {
         sync_finish(s, "out of memory");
-    else {
-        s->is_releasing = true;
-        apply_start(s->op, s->key, &s->meta, &s->plan, &s->arena, on_released, s);
+        return true;
     }
+    s->is_releasing = true;
+    apply_start(s->op, s->key, &s->meta, &s->plan, &s->arena, on_released, s);
     return true; /* s may have been freed */
 }
 

@@ -381,14 +381,14 @@ static void read_waiting(const struct node *object, bool is_init, struct pod *p)
                                                       : "status.containerStatuses");
 
     for (const struct node *c = list ? list->first : NULL; c; c = c->next) {
-        const char *reason = pod_get_text(c, "state.waiting.reason");
+        char *reason = pod_get_text(c, "state.waiting.reason");
 
         if (is_init && !container_is_restartable(object, c))
             read_init_start(c, p);
         if (!node_at(c, "state.waiting") || !waiting_is_usual(p->waiting)
             || (*p->waiting && waiting_is_usual(reason)))
             continue;
-        p->wait_reason = pod_get_text(c, "state.waiting.reason");
+        p->wait_reason = reason;
         p->waiting = pod_get_text(c, "state.waiting.message");
         if (!*p->waiting)
             p->waiting = p->wait_reason;
