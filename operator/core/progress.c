@@ -55,7 +55,7 @@ static const char *progress_text(struct build *b, const char *s)
     return copy ? copy : "";
 }
 
-static double significant(double v, int digits)
+static double real_round(double v, int digits)
 {
     char text[40];
 
@@ -75,7 +75,7 @@ static void put_real(struct build *b, struct node *o, const char *key, double v)
 static void put_rate(struct build *b, struct node *o, const char *key, double v)
 {
     if (isfinite(v) && v >= 0 && v < 1e15)
-        put_real(b, o, key, v < 1e-6 ? 0 : significant(v, 3));
+        put_real(b, o, key, v < 1e-6 ? 0 : real_round(v, 3));
 }
 
 static void put_known(struct build *b, struct node *o, const char *key, int64_t v)
@@ -165,7 +165,7 @@ static struct node *progress_values(struct build *b, const struct live_report *r
         put_rate(b, o, "busBandwidth", floor(rates->bus_bytes_per_s));
     if (rates->blocked_share >= 0 && rates->blocked_share <= 1)
         put_real(b, o, "exposedCommunication",
-                 significant(floor(rates->blocked_share * 100 + 0.5) / 100, 3));
+                 real_round(floor(rates->blocked_share * 100 + 0.5) / 100, 3));
     put_metrics(b, o, r);
     return o;
 }
@@ -325,7 +325,7 @@ struct live_verdict progress_straggler(struct build *b, const struct live_report
 {
     const struct live_straggler *s = &r->straggler;
     bool is_host = s->is_worker, is_short = s->cost_s < 1;
-    double cost = significant(is_short ? s->cost_s * 1000 : s->cost_s, 1);
+    double cost = real_round(is_short ? s->cost_s * 1000 : s->cost_s, 1);
     const char *host = *s->host ? s->host : "an unknown host";
     const char *who =
         is_host ? arena_printf(b->arena, "the ranks on %s delay", host)
@@ -338,7 +338,7 @@ struct live_verdict progress_straggler(struct build *b, const struct live_report
         arena_printf(b->arena,
                      "%s all other ranks by about %g %s (%.0f%%) of each step",
                      who ? who : "", cost, is_short ? "ms" : "s",
-                     significant(s->share * 100, 1)));
+                     real_round(s->share * 100, 1)));
 }
 
 bool progress_is_unmet(const struct live_report *r)

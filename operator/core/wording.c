@@ -112,7 +112,7 @@ static void put_text(const char *s, char ret[WORDING_SIZE])
 }
 
 /* What is between the first two quotation marks; false: nothing is. */
-static bool quoted(const char *s, const char **ret, size_t *ret_n)
+static bool text_find_quoted(const char *s, const char **ret, size_t *ret_n)
 {
     const char *from = strchr(s, '"'), *to = from ? strchr(from + 1, '"') : NULL;
 
@@ -404,7 +404,7 @@ void wording_image(const char *message, char ret[WORDING_SIZE])
     size_t n = 0;
     struct words text = {.n = 0};
 
-    if (!quoted(message, &image, &n)) {
+    if (!text_find_quoted(message, &image, &n)) {
         words_add(&text, "(%s)", message);
         put_text(text.p, ret);
         return;
@@ -444,7 +444,7 @@ bool wording_volume(const char *message, char ret[WORDING_SIZE])
         is_volume |= text_starts(message, marks[i]);
     if (text_starts(message, "Unable to attach or mount volumes: ")) {
         put_unmounted(message, &text);
-    } else if (is_volume && quoted(message, &name, &n)) {
+    } else if (is_volume && text_find_quoted(message, &name, &n)) {
         why = name + n + 1;
         why += strspn(why, " :");
         words_add(&text, "volume %.*s: %s", (int)n, name, why);

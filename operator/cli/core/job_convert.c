@@ -63,13 +63,14 @@ static const struct {
     {"spec.enableDynamicWorker", "has no counterpart: each pod gets a fixed TF_CONFIG"},
 };
 
-static void note(struct conversion *c, const char *path, const char *text)
+static void conversion_note(struct conversion *c, const char *path, const char *text)
 {
     strbuf_printf(c->notes, "%s: %s\n", path, text);
 }
 
 /* Takes a member out of an object; NULL if there is none. */
-static struct node *take(struct conversion *c, struct node *from, const char *key)
+static struct node *
+conversion_take(struct conversion *c, struct node *from, const char *key)
 {
     const struct node *n = node_get(from, key);
     struct node *copy = n ? node_copy(c->b, n) : NULL;
@@ -91,7 +92,7 @@ static struct node *rest_object(struct node *from, const char *key)
 static void
 move(struct conversion *c, struct node *from, const char *key, struct node *to)
 {
-    struct node *n = take(c, from, key);
+    struct node *n = conversion_take(c, from, key);
 
     if (n)
         node_set(c->b, to, key, n);
@@ -117,7 +118,7 @@ static void note_rest(struct conversion *c, const struct node *o, const char *pa
                 || strstr(path, "ReplicaSpecs")))
             note_rest(c, n, at); /* its members, one by one */
         else
-            note(c, at, text);
+            conversion_note(c, at, text);
     }
 }
 
@@ -150,9 +151,10 @@ static void convert_run(struct conversion *c, const char *clean, int64_t backoff
     if (!node_get(run, "backoffLimit") && backoff > 0)
         node_set_int(c->b, run, "backoffLimit", backoff);
     if (node_get(run, "backoffLimit"))
-        note(c, "spec.runPolicy.backoffLimit",
-             "counts restarts of the whole job: all pods are recreated, the launcher "
-             "too");
+        conversion_note(
+            c, "spec.runPolicy.backoffLimit",
+            "counts restarts of the whole job: all pods are recreated, the launcher "
+            "too");
     node_set(c->b, c->spec, "runPolicy", run);
 }
 
@@ -160,7 +162,7 @@ static void convert_run(struct conversion *c, const char *clean, int64_t backoff
 
 static void note_restart(struct conversion *c, struct node *role, const char *path)
 {
-    const struct node *policy = take(c, role, "restartPolicy");
+    const struct node *policy = conversion_take(c, role, "restartPolicy");
     char text[256], at[160];
 
     if (!policy || policy->type != NODE_STRING || strcmp(policy->u.s, "Never") == 0)
@@ -171,7 +173,7 @@ static void note_restart(struct conversion *c, struct node *role, const char *pa
         "\"%.20s\" has no counterpart: containers are not restarted in place; "
         "see runPolicy.backoffLimit and failureRules",
         policy->u.s);
-    note(c, at, text);
+    conversion_note(c, at, text);
 }
 
 /* Fields of a pod that the operator sets itself. */
@@ -180,8 +182,8 @@ static void clean_template(struct conversion *c, struct node *template)
     struct node *spec = rest_object(template, "spec");
     struct node *meta = rest_object(template, "metadata");
 
-    (void)take(c, spec, "restartPolicy");
-    (void)take(c, meta, "creationTimestamp");
+    (void)conversion_take(c, spec, "restartPolicy");
+    (void)conversion_take(c, meta, "creationTimestamp");
     if (meta && !meta->first)
         node_drop(template, "metadata");
 }
@@ -200,11 +202,12 @@ static struct node *convert_role(struct conversion *c,
     if (!role)
         return NULL;
     (void)snprintf(path, sizeof(path), "spec.%s.%s", sets, from);
-    template = take(c, role, "template");
+    template = conversion_take(c, role, "template");
     clean_template(c, template);
-    n = take(c, role, "replicas");
+    n = conversion_take(c, role, "replicas");
     if (n && is_single && (n->type != NODE_INT || n->u.i > 1))
-        note(c, path, "has several replicas; a HorovodJob has one pod of this role");
+        conversion_note(c, path,
+                        "has several replicas; a HorovodJob has one pod of this role");
     else if (n && !is_single)
         node_set(c->b, out, "replicas", n);
     note_restart(c, role, path);
@@ -237,16 +240,17 @@ static void drop_command(struct conversion *c, struct node *worker, const char *
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
         char at[200];
 
-        if (!take(c, container, keys[i]))
+        if (!conversion_take(c, container, keys[i]))
             continue;
         (void)snprintf(at, sizeof(at), "%s.template.spec.containers[0].%s", path,
                        keys[i]);
-        note(c, at, "is not needed: workers of a job with a Launcher run hvd-agent");
+        conversion_note(
+            c, at, "is not needed: workers of a job with a Launcher run hvd-agent");
     }
 }
 
 /* True if the container starts that program, directly or by a shell. */
-static bool runs(const struct node *container, const char *program)
+static bool container_runs(const struct node *container, const char *program)
 {
     static const char *const keys[] = {"command", "args"};
 
@@ -271,14 +275,17 @@ check_launcher(struct conversion *c, struct node *launcher, const char *path)
     if (!launcher)
         return;
     if (!node_get(container, "command"))
-        note(c, at,
-             "has no command: write the image's own one, which Kubernetes does not "
-             "report");
-    if (runs(container, "plm_rsh_agent") || runs(container, "kubexec")
-        || runs(container, "/etc/mpi/"))
-        note(c, at,
-             "names kubectl-delivery's files or an rsh agent in its command: remove "
-             "them; the operator sets OMPI_MCA_plm_rsh_agent and the list of hosts");
+        conversion_note(
+            c, at,
+            "has no command: write the image's own one, which Kubernetes does not "
+            "report");
+    if (container_runs(container, "plm_rsh_agent")
+        || container_runs(container, "kubexec")
+        || container_runs(container, "/etc/mpi/"))
+        conversion_note(
+            c, at,
+            "names kubectl-delivery's files or an rsh agent in its command: remove "
+            "them; the operator sets OMPI_MCA_plm_rsh_agent and the list of hosts");
 }
 
 /* --- kinds ----------------------------------------------------------------------- */
@@ -303,7 +310,7 @@ static void convert_mpi_sets(struct conversion *c,
     (void)snprintf(at, sizeof(at), "spec.%s.%s", sets, worker);
     drop_command(c, convert_role(c, sets, worker, "Worker", false), at);
     if (!node_bool(c->rest, "runLauncherAsWorker", false))
-        (void)take(c, c->rest, "runLauncherAsWorker");
+        (void)conversion_take(c, c->rest, "runLauncherAsWorker");
 }
 
 static void convert_mpi(struct conversion *c)
@@ -336,19 +343,21 @@ static void old_size(struct conversion *c, int64_t *ret_workers, int64_t *ret_sl
             *ret_workers = (total + per - 1) / per;
             *ret_slots = *ret_slots ? *ret_slots : slots;
         }
-        (void)take(c, c->rest, total_of[i]);
-        (void)take(c, c->rest, per_of[i]);
+        (void)conversion_take(c, c->rest, total_of[i]);
+        (void)conversion_take(c, c->rest, per_of[i]);
     }
-    (void)take(c, c->rest, "replicas");
-    (void)take(c, c->rest, "slotsPerWorker");
+    (void)conversion_take(c, c->rest, "replicas");
+    (void)conversion_take(c, c->rest, "slotsPerWorker");
     *ret_slots = *ret_slots ? *ret_slots : 1;
 }
 
 /* One template for launcher and workers; the controller gave GPUs to the workers. */
 static void convert_old_mpi(struct conversion *c)
 {
-    struct node *template = take(c, c->rest, "template"), *sets, *launcher, *worker;
-    struct node *resources, *type = take(c, c->rest, "processingResourceType");
+    struct node *template = conversion_take(c, c->rest, "template"), *sets, *launcher,
+                *worker;
+    struct node *resources,
+        *type = conversion_take(c, c->rest, "processingResourceType");
     int64_t n, slots;
 
     if (!template) { /* v1alpha1 as later versions write it */
@@ -379,7 +388,8 @@ static void convert_old_mpi(struct conversion *c)
 
 static void convert_pytorch(struct conversion *c)
 {
-    struct node *master, *worker, *sets, *per = take(c, c->rest, "nprocPerNode");
+    struct node *master, *worker, *sets,
+        *per = conversion_take(c, c->rest, "nprocPerNode");
     int64_t n = 0;
 
     master = convert_role(c, "pytorchReplicaSpecs", "Master", "Master", false);
@@ -394,35 +404,37 @@ static void convert_pytorch(struct conversion *c)
         n = node_int(worker, "replicas", 1);
     if (master && worker
         && !node_equal(node_get(master, "template"), node_get(worker, "template")))
-        note(c, "spec.pytorchReplicaSpecs.Worker.template",
-             "differs from the master's, which is used: all workers of a HorovodJob "
-             "have "
-             "one template");
+        conversion_note(
+            c, "spec.pytorchReplicaSpecs.Worker.template",
+            "differs from the master's, which is used: all workers of a HorovodJob "
+            "have "
+            "one template");
     if (master) {
         node_set_int(c->b, master, "replicas", n + node_int(master, "replicas", 1));
         node_set(c->b, sets, "Worker", node_copy(c->b, master));
         node_drop(sets, "Master");
     }
     worker = rest_object(sets, "Worker");
-    if (runs(first_container(worker), "torchrun")
-        || runs(first_container(worker), "torch.distributed"))
-        note(c, "spec.replicaSpecs.Worker.template.spec.containers[0].command",
-             "starts torchrun: write the program itself; the operator starts one "
-             "process "
-             "for each slot, with torchrun's variables");
+    if (container_runs(first_container(worker), "torchrun")
+        || container_runs(first_container(worker), "torch.distributed"))
+        conversion_note(
+            c, "spec.replicaSpecs.Worker.template.spec.containers[0].command",
+            "starts torchrun: write the program itself; the operator starts one "
+            "process "
+            "for each slot, with torchrun's variables");
     convert_run(c, "None", 0);
 }
 
 static void convert_tensorflow(struct conversion *c)
 {
-    const struct node *policy = take(c, c->rest, "successPolicy");
+    const struct node *policy = conversion_take(c, c->rest, "successPolicy");
     const char *s = policy && policy->type == NODE_STRING ? policy->u.s : "";
 
     node_set_str(c->b, c->spec, "framework", "tensorflow");
     node_set_str(c->b, c->spec, "successPolicy",
                  strcmp(s, "AllWorkers") == 0 ? "AllWorkers" : "Worker0");
     if (convert_role(c, "tfReplicaSpecs", "Master", "Chief", true))
-        note(c, "spec.tfReplicaSpecs.Master", "becomes the Chief");
+        conversion_note(c, "spec.tfReplicaSpecs.Master", "becomes the Chief");
     (void)convert_role(c, "tfReplicaSpecs", "Chief", "Chief", true);
     (void)convert_role(c, "tfReplicaSpecs", "Worker", "Worker", false);
     (void)convert_role(c, "tfReplicaSpecs", "PS", "PS", false);
@@ -474,8 +486,8 @@ static void convert_metadata(struct conversion *c, struct node *out)
         node_drop(to, "annotations");
     node_drop(to, "finalizers"); /* of another controller */
     if (node_get(from, "ownerReferences"))
-        note(c, "metadata.ownerReferences",
-             "is dropped: the owner creates another kind");
+        conversion_note(c, "metadata.ownerReferences",
+                        "is dropped: the owner creates another kind");
 }
 
 struct node *job_convert(struct build *b,

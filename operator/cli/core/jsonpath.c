@@ -37,7 +37,8 @@ static void put_value(struct jsonpath *j, const struct node *n)
         json_write(n, j->out);
 }
 
-static const struct node *member(const struct node *o, const char *name, size_t n)
+static const struct node *
+object_find_member(const struct node *o, const char *name, size_t n)
 {
     for (const struct node *c = o && o->type == NODE_OBJECT ? o->first : NULL; c;
          c = c->next) {
@@ -47,7 +48,7 @@ static const struct node *member(const struct node *o, const char *name, size_t 
     return NULL;
 }
 
-static const struct node *item(const struct node *o, long i)
+static const struct node *array_find_item(const struct node *o, long i)
 {
     if (!o || o->type != NODE_ARRAY)
         return NULL;
@@ -76,11 +77,12 @@ path_bracket(struct jsonpath *j, const struct node *n, const char *p, const char
         return n && n->first ? rc : path_walk(j, NULL, close + 1, end);
     }
     if (close >= p + 4 && p[1] == '\'' && close[-1] == '\'')
-        return path_walk(j, member(n, p + 2, (size_t)(close - p - 3)), close + 1, end);
+        return path_walk(j, object_find_member(n, p + 2, (size_t)(close - p - 3)),
+                         close + 1, end);
     i = strtol(p + 1, &number_end, 10);
     if (number_end != close || close == p + 1)
         return path_fail(j, p, "cannot read");
-    return path_walk(j, item(n, i), close + 1, end);
+    return path_walk(j, array_find_item(n, i), close + 1, end);
 }
 
 static int
@@ -97,7 +99,7 @@ path_walk(struct jsonpath *j, const struct node *n, const char *p, const char *e
         len = strcspn(p, ".[}");
         if ((len == 0 && p < end) || p + len > end || memchr(p, '*', len))
             return path_fail(j, p - 1, "cannot read");
-        n = len > 0 ? member(n, p, len) : n;
+        n = len > 0 ? object_find_member(n, p, len) : n;
         p += len;
     }
     if (p < end)

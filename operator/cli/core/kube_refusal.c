@@ -8,7 +8,7 @@
 #include "operator/cli/core/job_view.h"
 
 /* The part of a line after the mark; NULL: no line has it. */
-static const char *after(const char *text, const char *mark, size_t *ret_n)
+static const char *text_after(const char *text, const char *mark, size_t *ret_n)
 {
     const char *p = strstr(text, mark);
 
@@ -46,7 +46,7 @@ static int refuse_forbidden(const char *p, size_t n, struct err *err)
 int kube_refusal(const char *text, const char *what, struct err *err)
 {
     size_t n = 0;
-    const char *p = after(text, "Error from server (Forbidden): ", &n);
+    const char *p = text_after(text, "Error from server (Forbidden): ", &n);
 
     if (p)
         return refuse_forbidden(p, n, err);
@@ -56,7 +56,7 @@ int kube_refusal(const char *text, const char *what, struct err *err)
         return err_set(err, -ENOTSUP,
                        "the cluster does not have this kind of object; install "
                        "manifests/crd to have HorovodJobs");
-    p = after(text, "Error from server (NotFound): ", &n);
+    p = text_after(text, "Error from server (NotFound): ", &n);
     if (p)
         return what ? err_set(err, -ENOENT, "%s: not found", what)
                     : err_set(err, -ENOENT, "%.*s", (int)n, p);

@@ -150,7 +150,8 @@ void hang_put_rank(uint32_t rank, const char *host, uint32_t pid, struct strbuf 
         strbuf_printf(out, " (pid %u)", pid);
 }
 
-static void put_rank(const struct verdict_search *s, uint32_t rank, struct strbuf *out)
+static void
+search_put_rank(const struct verdict_search *s, uint32_t rank, struct strbuf *out)
 {
     const struct hang_finding *f = finding_of(s, rank);
 
@@ -193,7 +194,7 @@ static void put_verdict(const struct verdict_search *s,
     uint64_t since_us = s->r->since_wall_us;
     uint32_t others = s->r->n_missing > 0 ? s->r->n_missing - 1 : 0;
 
-    put_rank(s, m->rank, out);
+    search_put_rank(s, m->rank, out);
     if (others > 0)
         strbuf_printf(out, " and %u more rank%s have", others, others == 1 ? "" : "s");
     else
@@ -233,7 +234,7 @@ void hang_conclude(const struct stall_record *r,
     } else if (f) {
         ret->rank = (int32_t)f->rank;
         ret->cause = f->cause;
-        put_rank(&s, f->rank, &out);
+        search_put_rank(&s, f->rank, &out);
         strbuf_printf(&out, ": %s", f->does);
     }
     (void)snprintf(ret->text, sizeof(ret->text), "%s", strbuf_str(&out));
