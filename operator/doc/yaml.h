@@ -11,8 +11,8 @@
 #include "runtime/base/err.h"
 #include "runtime/base/strbuf.h"
 
-/* One document without anchors. -EINVAL with the line on bad syntax; -ENOMEM when memory or the arena's limit is
- * exhausted. An empty text gives a null node. */
+/* One document without anchors. -EINVAL with the line on bad syntax; -ENOMEM when memory
+ * or the arena's limit is exhausted. An empty text gives a null node. */
 int yaml_read(
     struct arena *a, const char *text, size_t n, struct node **ret, struct err *err);
 /* The same for a manifest: *ret is an array of its documents, anchors and "<<" are
