@@ -81,6 +81,18 @@ class Value:
         return digest
 
 
+def array_value(name, dtype, shape, read):
+    """A Value of a numpy array or scalar, which read() returns. Its name may differ between ranks."""
+
+    def held():
+        import numpy as np
+
+        there = np.asarray(read(), order="C")  # a scalar is no array
+        return there, there.ctypes.data
+
+    return Value(name, dtype.name, shape, dtype.itemsize, held, key="")
+
+
 class Guard:
     """The steps of one optimizer."""
 

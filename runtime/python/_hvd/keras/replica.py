@@ -5,6 +5,8 @@ On TensorFlow and torch the optimizer's apply() calls after_apply(). On JAX that
 variables' values; BroadcastGlobalVariablesCallback calls after_batch() there.
 """
 
+import functools
+
 import numpy as np
 
 from _hvd import replica
@@ -33,16 +35,10 @@ def _values_of(backend, variables):
         from _hvd.torch.replica import values_of
 
         return values_of(list(zip(names, inner)), key="")
-    return [_array_value(v, name) for v, name in zip(inner, names)]
-
-
-def _array_value(array, name):
-    def held():
-        there = np.ascontiguousarray(array)
-        return there, there.ctypes.data
-
-    dtype = np.dtype(array.dtype)
-    return replica.Value(name, dtype.name, array.shape, dtype.itemsize, held, key="")
+    return [
+        replica.array_value(name, np.dtype(v.dtype), v.shape, functools.partial(np.asarray, v))
+        for v, name in zip(inner, names)
+    ]
 
 
 def after_apply(optimizer, variables):

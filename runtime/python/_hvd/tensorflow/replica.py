@@ -6,21 +6,10 @@ eager code does. Names of variables count those of a process and differ between 
 shown.
 """
 
-import numpy as np
 import tensorflow as tf
 
 from _hvd import replica
 from _hvd.process_sets import global_process_set
-
-
-def array_value(name, dtype, shape, array):
-    """A Value of a numpy array or scalar, which array() returns."""
-
-    def held():
-        there = np.asarray(array(), order="C")  # a scalar is no array
-        return there, there.ctypes.data
-
-    return replica.Value(name, dtype.name, shape, dtype.itemsize, held, key="")
 
 
 def values_of(variables, names=None):
@@ -32,7 +21,7 @@ def _value(variable, name):
     def array():
         return variable.read_value().numpy() if hasattr(variable, "read_value") else variable.numpy()
 
-    return array_value(name, variable.dtype.as_numpy_dtype().dtype, variable.shape, array)
+    return replica.array_value(name, variable.dtype.as_numpy_dtype().dtype, variable.shape, array)
 
 
 def after_assignments(variables, function):
