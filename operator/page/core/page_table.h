@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of the status page: one JSON object for each job (README.md, ROW), the jobs that
+ * changed since a revision, and the history of each job's rates. Pure. */
+#ifndef OPERATOR_PAGE_CORE_PAGE_TABLE_H
+#define OPERATOR_PAGE_CORE_PAGE_TABLE_H
+
+#include "operator/core/pod.h"
+#include "operator/doc/node.h"
+#include "runtime/live/live_report.h"
+
+struct page_table;
+struct page_table *page_table_new(void); /* NULL: out of memory */
+void page_table_free(struct page_table *t);
+
+/* The job of that key (store.h) has this object now; NULL: it does not exist. object: as
+ * the API server sends it, or without pod templates. A row that stays equal is no change.
+ * -ENOMEM: the old row stays; -EINVAL: not a job that can be shown (no row). */
+int page_table_put(struct page_table *t, const char *key, const struct node *object);
+/* Rows of jobs that are not put between begin and end are removed. */
+void page_table_begin(struct page_table *t);
+void page_table_end(struct page_table *t);
+
+/* Grows with each change; 0 before the first. */
+uint64_t page_table_revision(const struct page_table *t);
+
+struct page_scope { /* which rows a viewer sees */
+    const char *ns; /* NULL: all */
+    bool has_hvd, has_mpi;
+};
+/* {"jobs": [ROW...], "kinds": [...]} */
+void page_table_all(const struct page_table *t, const struct page_scope *s, struct strbuf *out);
+/* {"jobs": [ROW...], "gone": [UID...]}: changes after that revision. False: none in this
+ * scope, nothing is written. If deletions of that time are no longer known, *ret_is_lost
+ * is true, nothing is written, and the viewer needs all rows. */
+bool page_table_since(const struct page_table *t,
+                      const struct page_scope *s,
+                      uint64_t revision,
+                      bool *ret_is_lost,
+                      struct strbuf *out);
+size_t page_table_n(const struct page_table *t);
+size_t page_table_bytes(const struct page_table *t);
+
+/* A point of the job's history, at most one every PAGE_HISTORY_S; earlier ones replace
+ * nothing. No effect for unknown jobs. */
+#define PAGE_HISTORY_S 15u
+#define PAGE_HISTORY_N 240u
+void page_table_note(struct page_table *t,
+                     const char *key,
+                     const struct live_report *r,
+                     uint64_t now_wall_s);
+
+/* DETAIL of README.md, without "access". pods: the pods of the job; report: NULL if
+ * unknown. -ENOENT: no such row; -ENOMEM. */
+struct page_detail {
+    const char *key;
+    const struct node *object; /* as for page_table_put */
+    const struct pod *const *pods;
+    size_t n_pods;
+    const struct live_report *report;
+    uint64_t report_wall_s, now_wall_s;
+    bool may_events, may_log; /* "access" */
+};
+int page_table_detail(const struct page_table *t,
+                      const struct page_detail *d,
+                      struct strbuf *out);
+
+#endif

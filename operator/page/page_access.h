@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether the owner of a bearer token may read something: the API server decides, by a
+ * TokenReview and a SubjectAccessReview. Its answers are kept for a while
+ * (core/page_cache.h). One thread; nothing blocks. */
+#ifndef OPERATOR_PAGE_PAGE_ACCESS_H
+#define OPERATOR_PAGE_PAGE_ACCESS_H
+
+#include "operator/kube/client.h"
+
+struct page_access;
+/* Submits its requests to k, which must be freed before it. -ENOMEM. */
+int page_access_new(struct kube *k, struct page_access **ret);
+void page_access_free(struct page_access *a); /* accepts NULL; calls no one back */
+
+/* What is to be read. No string is NULL. */
+struct page_right {
+    const char *verb;                    /* "list" */
+    const char *group, *resource;        /* "ringmaster.dev", "horovodjobs" */
+    const char *subresource, *ns, *name; /* "": none; ns "": all namespaces */
+};
+
+/* http: 200: allowed; 401: no valid token; 403: no right; 429: too many checks wait;
+ * 503: the API server did not answer, or refused the operator itself. why: one sentence
+ * for the viewer, "" for 200; valid during the call. */
+typedef void (*page_access_fn)(void *arg, int http, const char *why);
+
+/* Calls fn exactly once, possibly before it returns. token: NULL or "" for none; it is
+ * not stored (only a keyed hash of it), not logged, and wiped from requests. Equal checks
+ * that wait share one request. */
+void page_access_check(struct page_access *a,
+                       const char *token,
+                       const struct page_right *right,
+                       page_access_fn fn,
+                       void *arg);
+/* Checks that wait with that arg are not called back any more. */
+void page_access_cancel(struct page_access *a, const void *arg);
+
+/* For metrics: reviews sent, and checks answered from the cache, since the start. */
+void page_access_count(const struct page_access *a, uint64_t *ret_sent, uint64_t *ret_kept);
+
+#endif
