@@ -1,22 +1,23 @@
 # The operator. opcore is pure (doc/ and core/); opkube talks to the API server; the shell is the
 # program. hvd-operator-faults is the same program with crash points (tests only, never shipped).
-OPERATOR_SHELL := $(wildcard operator/*.c)
+OPERATOR_SHELL := $(wildcard operator/*.c operator/page/*.c)
 OPERATOR_LIBS  := -lcurl -ljansson -lyaml -lmicrohttpd -lcrypto
 
 $(eval $(call archive,opcore,$(wildcard operator/doc/*.c operator/core/*.c operator/core/*/*.c)))
 $(eval $(call archive,opkube,$(filter-out operator/kube/fault_%,$(wildcard operator/kube/*.c))))
 $(eval $(call archive,opnofault,operator/kube/fault_none.c))
-$(eval $(call program,hvd-operator,$(OPERATOR_SHELL),opkube opnofault opcore live wire contract base,$(OPERATOR_LIBS)))
-$(eval $(call program,hvd-operator-faults,$(OPERATOR_SHELL) operator/kube/fault_env.c,opkube opcore live wire contract base,$(OPERATOR_LIBS)))
+$(eval $(call archive,opcli,$(wildcard operator/cli/core/*.c)))
+$(eval $(call archive,oppage,$(wildcard operator/page/core/*.c)))
+$(eval $(call program,hvd-operator,$(OPERATOR_SHELL),oppage opcli opkube opnofault opcore live wire contract base,$(OPERATOR_LIBS)))
+$(eval $(call program,hvd-operator-faults,$(OPERATOR_SHELL) operator/kube/fault_env.c,oppage opcli opkube opcore live wire contract base,$(OPERATOR_LIBS)))
 ALL_BINS += $(O)/bin/hvd-operator
 
 # kubectl's plugin: one static program that runs kubectl for everything online (DECISIONS.md). The
 # sanitizers cannot be linked statically.
-$(eval $(call archive,opcli,$(wildcard operator/cli/core/*.c)))
 $(eval $(call program,kubectl-hvd,$(wildcard operator/cli/*.c),opcli opcore live wire contract base,$(if $(filter plain,$(V)),-static) -ljansson -lyaml))
 ALL_BINS += $(O)/bin/kubectl-hvd
 
-$(eval $(call unit,op,opcli opkube opnofault opcore live wire contract base,$(OPERATOR_LIBS)))
+$(eval $(call unit,op,oppage opcli opkube opnofault opcore live wire contract base,$(OPERATOR_LIBS)))
 
 .PHONY: install-operator man-operator api-page
 install: install-operator

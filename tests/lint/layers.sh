@@ -29,7 +29,9 @@ operator/core       runtime/base runtime/contract runtime/live operator/doc oper
 operator/kube       runtime/base operator/doc
 operator/cli/core   runtime/base operator/core operator/doc
 operator/cli        runtime/base operator/cli/core operator/core operator/doc
-operator            runtime/base runtime/contract runtime/live runtime/rendezvous runtime/wire operator/core operator/kube operator/doc
+operator/page/core  runtime/base runtime/live operator/core operator/cli/core operator/doc
+operator/page       runtime/base runtime/contract runtime/live operator operator/core operator/cli/core operator/page/core operator/kube operator/doc
+operator            runtime/base runtime/contract runtime/live runtime/rendezvous runtime/wire operator/core operator/kube operator/doc operator/page
 spank_plugin        runtime/base runtime/contract runtime/rendezvous
 '
 mapfile -t sources < <(files 'runtime/*.c' 'runtime/*.h' 'operator/*.c' 'operator/*.h' 'spank_plugin/*.c' 'spank_plugin/*.h')
