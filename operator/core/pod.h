@@ -99,5 +99,7 @@ bool pod_equal(const struct pod *a, const struct pod *b);
 uint64_t pod_gone_by_s(const struct pod *p);
 /* The generation of the pod's world: from the annotation, else the label, else 1. */
 uint32_t pod_generation(const struct pod *p);
+/* The replica index, from the name and the role. -EINVAL: it is not a pod of a crew. */
+int pod_replica_index(const struct pod *p, uint32_t *ret);
 
 #endif

@@ -3,40 +3,12 @@
  * cache (children.c) and into the memory of their job. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "operator/core/labels.h"
 #include "operator/core/store/store_entry.h"
 #include "operator/doc/object.h"
 #include "runtime/base/mem.h"
-
-#define MAX_INDEX 8192u /* of a pod within its role, exclusive */
-
-/* "demo-worker-12" of job "demo", role worker -> 12. */
-int store_pod_index(const struct pod *p, uint32_t *ret)
-{
-    size_t n = strlen(p->job_name), n_role;
-    const char *role, *s = p->name;
-    unsigned long v;
-    char *end;
-
-    if (p->role < 0)
-        return -EINVAL;
-    role = role_name((enum role)p->role);
-    n_role = strlen(role);
-    if (strncmp(s, p->job_name, n) != 0 || s[n] != '-'
-        || strncmp(s + n + 1, role, n_role) != 0 || s[n + 1 + n_role] != '-')
-        return -EINVAL;
-    s += n + n_role + 2;
-    if (*s < '0' || *s > '9' || (*s == '0' && s[1]))
-        return -EINVAL;
-    v = strtoul(s, &end, 10);
-    if (*end || v >= MAX_INDEX)
-        return -EINVAL;
-    *ret = (uint32_t)v;
-    return 0;
-}
 
 static struct job_entry *job_named(const struct store *s,
                                    enum kube_kind kind,
@@ -67,7 +39,7 @@ int store_put_pod(struct store *s, const struct pod *pod, char ret_key[STORE_KEY
         return rc;
     /* the key is set even if the job is not in the store yet */
     j = job_named(s, pod->job_kind, pod->ns, pod->job_name, ret_key);
-    if (job_entry_owns(j, pod->owner_uid) && store_pod_index(pod, &index) == 0)
+    if (job_entry_owns(j, pod->owner_uid) && pod_replica_index(pod, &index) == 0)
         memory_show_pod(&j->memory, (enum role)pod->role, index, pod->uid);
     return 0;
 }
@@ -116,7 +88,7 @@ static int job_entry_keep_gone(struct store *s,
     struct pod *pod;
     uint32_t index = 0;
 
-    if (store_pod_index(seen, &index) < 0)
+    if (pod_replica_index(seen, &index) < 0)
         j = NULL;
     if (j && !memory_note_at(&j->memory, (enum role)seen->role, index))
         return -ENOMEM;

@@ -34,7 +34,5 @@ struct store {
 
 /* The job of that key and uid; NULL if it is absent. */
 struct job_entry *store_entry(const struct store *s, const char *key, const char *uid);
-/* The replica index, from the pod's name and role. -EINVAL: it is not a pod of a crew. */
-int store_pod_index(const struct pod *p, uint32_t *ret);
 
 #endif

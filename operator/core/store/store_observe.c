@@ -37,7 +37,7 @@ static void observed_measure(const struct store *s,
     while ((p = store_next_pod(s, job, &at))) {
         if (strcmp(p->owner_uid, job->uid) != 0)
             ret->n_batch_pods++; /* at most */
-        else if (store_pod_index(p, &index) == 0 && index >= ret->crew[p->role].n)
+        else if (pod_replica_index(p, &index) == 0 && index >= ret->crew[p->role].n)
             ret->crew[p->role].n = index + 1u;
     }
 }
@@ -110,7 +110,7 @@ static int observed_fill(const struct store *s,
     ret->n_batch_pods = 0;
     while ((p = store_next_pod(s, job, &at))) {
         if (strcmp(p->owner_uid, job->uid) == 0) {
-            if (store_pod_index(p, &index) == 0
+            if (pod_replica_index(p, &index) == 0
                 && !pod_is_awaited(memory_note(&j->memory, (enum role)p->role, index),
                                    p))
                 w[p->role][index] = (struct worker){.state = WORKER_SEEN, .pod = p};
