@@ -13,8 +13,10 @@ struct page_table *page_table_new(void); /* NULL: out of memory */
 void page_table_free(struct page_table *t);
 
 /* The job of that key (store.h) has this object now; NULL: it does not exist. object: as
- * the API server sends it, or without pod templates. A row that stays equal is no change.
- * -ENOMEM: the old row stays; -EINVAL: not a job that can be shown (no row). */
+ * the API server or the watch sends it, also without apiVersion and kind, and without pod
+ * templates. Without these, the number of ranks is that of an earlier object of the job, or
+ * unknown. A row that stays equal is no change. -ENOMEM: the old row stays; -EINVAL: not a
+ * job that can be shown, or not that of the key (no row). */
 int page_table_put(struct page_table *t, const char *key, const struct node *object);
 /* Rows of jobs that are not put between begin and end are removed. */
 void page_table_begin(struct page_table *t);
@@ -28,10 +30,13 @@ struct page_scope { /* which rows a viewer sees */
     bool has_hvd, has_mpi;
 };
 /* {"jobs": [ROW...], "kinds": [...]} */
-void page_table_all(const struct page_table *t, const struct page_scope *s, struct strbuf *out);
-/* {"jobs": [ROW...], "gone": [UID...]}: changes after that revision. False: none in this
- * scope, nothing is written. If deletions of that time are no longer known, *ret_is_lost
- * is true, nothing is written, and the viewer needs all rows. */
+void page_table_all(const struct page_table *t,
+                    const struct page_scope *s,
+                    struct strbuf *out);
+/* {"jobs": [ROW...], "gone": [UID...]}: changes after that revision, the oldest first.
+ * False: none in this scope, nothing is written. If deletions of that time are no longer
+ * known, or the revision is not one of this table, *ret_is_lost is true, nothing is
+ * written, and the viewer needs all rows. */
 bool page_table_since(const struct page_table *t,
                       const struct page_scope *s,
                       uint64_t revision,
@@ -40,8 +45,9 @@ bool page_table_since(const struct page_table *t,
 size_t page_table_n(const struct page_table *t);
 size_t page_table_bytes(const struct page_table *t);
 
-/* A point of the job's history, at most one every PAGE_HISTORY_S; earlier ones replace
- * nothing. No effect for unknown jobs. */
+/* A point of the job's history, at most one every PAGE_HISTORY_S: the first counts. No
+ * effect for unknown jobs, without memory, or if 1000 other jobs have a point of the last
+ * ten minutes; the history of a job that has none is replaced then. */
 #define PAGE_HISTORY_S 15u
 #define PAGE_HISTORY_N 240u
 void page_table_note(struct page_table *t,
@@ -49,8 +55,9 @@ void page_table_note(struct page_table *t,
                      const struct live_report *r,
                      uint64_t now_wall_s);
 
-/* DETAIL of README.md, without "access". pods: the pods of the job; report: NULL if
- * unknown. -ENOENT: no such row; -ENOMEM. */
+/* DETAIL of README.md. pods: the pods of the job, in any order; report: NULL if unknown.
+ * -ENOENT: no such row, or the object is not that of the key; strbuf_status() of out;
+ * -ENOMEM. If out has room, nothing is written on failure. */
 struct page_detail {
     const char *key;
     const struct node *object; /* as for page_table_put */
