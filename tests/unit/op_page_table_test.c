@@ -278,7 +278,7 @@ static void expect_since(struct page_world *w,
     page_world_expect_uids(w, strbuf_str(&out), uids);
 }
 
-UNIT_TEST(a_viewer_gets_the_rows_of_his_scope)
+UNIT_TEST(a_viewer_gets_the_rows_in_scope)
 {
     static const struct {
         struct page_scope scope;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a viewer sees of the table: all rows of his scope, or those that changed since a
+/* What a viewer sees of the table: all rows in scope, or those that changed since a
  * revision. The latter are at the end of the list of changes, and deletions at the end of
  * their ring, so a viewer that asks every second costs as much as the changes of a second.
  * A row belongs to the namespace and the kind in its key (page_table.c, invariant 3).

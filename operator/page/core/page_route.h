@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include "operator/core/hvd/hvd_job.h"
-#include "operator/kube/path.h"
 #include "runtime/base/err.h"
 
 #define PAGE_TAIL_MAX     2000u

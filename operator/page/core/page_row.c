@@ -14,11 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "operator/core/labels.h"
+#include "operator/core/hvd/hvd_job.h"
+#include "operator/core/mpi/mpi_job.h"
 #include "operator/core/observed.h"
 #include "operator/core/state.h"
 #include "operator/core/store/store.h"
 #include "operator/page/core/page_json.h"
+
+static const char *kind_name(enum kube_kind kind)
+{
+    return kind == KUBE_MPIJOB ? MPI_KIND : JOB_KIND;
+}
 
 /* The object with apiVersion and kind. Its members are shared with the original. */
 static struct node *
@@ -26,8 +32,9 @@ object_with_kind(struct build *b, enum kube_kind kind, const struct node *object
 {
     struct node *o = node_object(b);
 
-    node_set_str(b, o, "apiVersion", kube_api_version(kind));
-    node_set_str(b, o, "kind", kube_kind_name(kind));
+    node_set_str(b, o, "apiVersion",
+                 kind == KUBE_MPIJOB ? MPI_API_VERSION : JOB_API_VERSION);
+    node_set_str(b, o, "kind", kind_name(kind));
     for (const struct node *c = object->first; c; c = c->next) {
         struct node *shared;
 
@@ -67,7 +74,7 @@ int page_view_make(struct build *b,
     int rc;
 
     if (!uid || !*uid || strlen(uid) >= UID_SIZE
-        || (name && strcmp(name, kube_kind_name(kind)) != 0)
+        || (name && strcmp(name, kind_name(kind)) != 0)
         || store_key(kind, node_str(object, "metadata.namespace"),
                      node_str(object, "metadata.name"), its_key)
                < 0
