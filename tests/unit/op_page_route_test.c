@@ -134,6 +134,7 @@ UNIT_TEST(what_is_wrong_is_named)
         r = before;
         assert_int_equal(page_route_parse(rows[i].path, rows[i].query, &r, &err),
                          rows[i].rc);
+        assert_int_equal(err.code, rows[i].rc);
         assert_string_equal(err.text, rows[i].text);
         assert_memory_equal(&r, &before, sizeof(r));
         assert_int_equal(page_route_parse(rows[i].path, rows[i].query, &r, NULL),

@@ -229,7 +229,8 @@ static int number_read(const char *field,
         return err_set(err, -EINVAL, "%s: \"%s\" is not a number from %u to %u", field,
                        part_show(s, n, shown), min, max);
     part_show(text, strlen(text), shown);
-    return parse_u32(field, shown, min, max, ret, err) < 0 ? -EINVAL : 0;
+    return parse_u32(field, shown, min, max, ret, err) < 0 ? err_recode(err, -EINVAL)
+                                                           : 0;
 }
 
 static int parameter_read(enum page_parameter p,
