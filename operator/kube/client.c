@@ -210,7 +210,7 @@ int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err)
     r->body_n = rq->body_n;
     r->timeout_ms = rq->timeout_ms ? rq->timeout_ms : REQUEST_TIMEOUT_MS;
     r->is_urgent = rq->is_urgent;
-    r->is_secret = rq->kind == KUBE_SECRET;
+    r->is_secret = rq->kind == KUBE_SECRET || rq->kind == KUBE_TOKEN_REVIEW;
     r->is_metadata = rq->is_metadata;
     r->is_strategic = rq->kind == KUBE_POD;
     r->is_list = !rq->name && strcmp(rq->method, "GET") == 0;

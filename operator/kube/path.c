@@ -27,8 +27,12 @@ static const struct {
                              "priorityclasses"},
     [KUBE_LEASE] = {"Lease", "/apis/coordination.k8s.io/v1", "leases"},
     [KUBE_WORKLOAD] = {"Workload", "/apis/kueue.x-k8s.io/v1beta1", "workloads"},
+    [KUBE_TOKEN_REVIEW] = {"TokenReview", "/apis/authentication.k8s.io/v1",
+                           "tokenreviews"},
+    [KUBE_ACCESS_REVIEW] = {"SubjectAccessReview", "/apis/authorization.k8s.io/v1",
+                            "subjectaccessreviews"},
 };
-_Static_assert(ARRAY_LEN(kinds) == KUBE_KIND_COUNT, "one row per kind");
+_Static_assert(ARRAY_LEN(kinds) == KUBE_ACCESS_REVIEW + 1, "one row per kind");
 
 const char *kube_kind_name(enum kube_kind k)
 {

@@ -19,8 +19,11 @@ enum kube_kind {
     KUBE_PRIORITY_CLASS,
     KUBE_LEASE,
     KUBE_WORKLOAD, /* of Kueue */
+    /* No objects: the answer to the POST is the review itself. */
+    KUBE_TOKEN_REVIEW,
+    KUBE_ACCESS_REVIEW, /* SubjectAccessReview */
 };
-#define KUBE_KIND_COUNT 13
+#define KUBE_KIND_COUNT KUBE_TOKEN_REVIEW /* of objects; the reviews are not counted */
 const char *kube_kind_name(enum kube_kind k);   /* "HorovodJob", "Pod", ... */
 const char *kube_api_version(enum kube_kind k); /* "ringmaster.dev/v1beta1", "v1" */
 

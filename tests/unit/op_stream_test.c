@@ -76,6 +76,12 @@ UNIT_TEST(paths_are_escaped)
     assert_string_equal(strbuf_str(&b),
                         "/apis/ringmaster.dev/v1beta1/namespaces/%2E.%2F%2E.%2Fsecrets/"
                         "horovodjobs/%2E%2E/status");
+    strbuf_clear(&b);
+    kube_path(&b, KUBE_TOKEN_REVIEW, NULL, NULL, NULL);
+    kube_path(&b, KUBE_ACCESS_REVIEW, NULL, NULL, NULL);
+    assert_string_equal(strbuf_str(&b), "/apis/authentication.k8s.io/v1/tokenreviews"
+                                        "/apis/authorization.k8s.io/v1/"
+                                        "subjectaccessreviews");
 }
 
 UNIT_TEST(an_answer_has_one_meaning)
