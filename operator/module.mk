@@ -8,6 +8,7 @@ $(eval $(call archive,opkube,$(filter-out operator/kube/fault_%,$(wildcard opera
 $(eval $(call archive,opnofault,operator/kube/fault_none.c))
 $(eval $(call archive,opcli,$(wildcard operator/cli/core/*.c)))
 $(eval $(call archive,oppage,$(wildcard operator/page/core/*.c)))
+$(eval $(call archive,opaccess,operator/page/page_access.c))
 $(eval $(call program,hvd-operator,$(OPERATOR_SHELL),oppage opcli opkube opnofault opcore live wire contract base,$(OPERATOR_LIBS)))
 $(eval $(call program,hvd-operator-faults,$(OPERATOR_SHELL) operator/kube/fault_env.c,oppage opcli opkube opcore live wire contract base,$(OPERATOR_LIBS)))
 ALL_BINS += $(O)/bin/hvd-operator
@@ -17,7 +18,7 @@ ALL_BINS += $(O)/bin/hvd-operator
 $(eval $(call program,kubectl-hvd,$(wildcard operator/cli/*.c),opcli opcore live wire contract base,$(if $(filter plain,$(V)),-static) -ljansson -lyaml))
 ALL_BINS += $(O)/bin/kubectl-hvd
 
-$(eval $(call unit,op,oppage opcli opkube opnofault opcore live wire contract base,$(OPERATOR_LIBS)))
+$(eval $(call unit,op,opaccess oppage opcli opkube opnofault opcore live wire contract base,$(OPERATOR_LIBS)))
 
 .PHONY: install-operator man-operator api-page
 install: install-operator

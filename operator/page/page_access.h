@@ -6,18 +6,13 @@
 #define OPERATOR_PAGE_PAGE_ACCESS_H
 
 #include "operator/kube/client.h"
+#include "operator/page/core/page_review.h"
 
 struct page_access;
-/* Submits its requests to k, which must be freed before it. -ENOMEM. */
+/* Submits its requests to k, which must be freed before it. -ENOMEM, or the errno of
+ * getrandom. */
 int page_access_new(struct kube *k, struct page_access **ret);
 void page_access_free(struct page_access *a); /* accepts NULL; calls no one back */
-
-/* What is to be read. No string is NULL. */
-struct page_right {
-    const char *verb;                    /* "list" */
-    const char *group, *resource;        /* "ringmaster.dev", "horovodjobs" */
-    const char *subresource, *ns, *name; /* "": none; ns "": all namespaces */
-};
 
 /* http: 200: allowed; 401: no valid token; 403: no right; 429: too many checks wait;
  * 503: the API server did not answer, or refused the operator itself. why: one sentence
@@ -26,7 +21,8 @@ typedef void (*page_access_fn)(void *arg, int http, const char *why);
 
 /* Calls fn exactly once, possibly before it returns. token: NULL or "" for none; it is
  * not stored (only a keyed hash of it), not logged, and wiped from requests. Equal checks
- * that wait share one request. */
+ * that wait share one request. They wait as long as the queue of the kube client, which
+ * the API server may pause for a minute: the caller cancels what is too late. */
 void page_access_check(struct page_access *a,
                        const char *token,
                        const struct page_right *right,
@@ -36,6 +32,8 @@ void page_access_check(struct page_access *a,
 void page_access_cancel(struct page_access *a, const void *arg);
 
 /* For metrics: reviews sent, and checks answered from the cache, since the start. */
-void page_access_count(const struct page_access *a, uint64_t *ret_sent, uint64_t *ret_kept);
+void page_access_count(const struct page_access *a,
+                       uint64_t *ret_sent,
+                       uint64_t *ret_kept);
 
 #endif

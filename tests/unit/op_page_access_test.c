@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks of viewers, with an API server that this file plays: requests end here, and so
+ * do the log and the clock. */
+#include "tests/unit/torture.h"
+
+#include "operator/doc/json.h"
+#include "operator/page/page_access.h"
+#include "runtime/base/log.h"
+
+enum { SENT_MAX = 512, SEEN_MAX = 512 };
+
+struct sent {
+    enum kube_kind kind;
+    char *body;
+    kube_done_fn done;
+    void *arg;
+};
+
+struct kube { /* those without an answer are sent[first..n) */
+    struct sent sent[SENT_MAX];
+    size_t first, n;
+};
+
+struct viewers {
+    struct kube kube;
+    struct page_access *a;
+    struct {
+        void *arg;
+        int http;
+        char why[300];
+    } seen[SEEN_MAX];
+    size_t n;
+    void (*react)(struct viewers *w, void *arg); /* of each answer */
+};
+
+static uint64_t now_ns;
+static char logged[4096];
+
+uint64_t clock_now_ns(void)
+{
+    return now_ns;
+}
+
+void log_event(enum log_level level, const char *msg, const char *fmt, ...)
+{
+    size_t n = strlen(logged);
+    va_list ap;
+
+    (void)level;
+    n += (size_t)snprintf(logged + n, sizeof(logged) - n, "%s ", msg);
+    va_start(ap, fmt);
+    (void)vsnprintf(logged + n, sizeof(logged) - n, fmt, ap);
+    va_end(ap);
+}
+
+int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err)
+{
+    char *body = mem_strndup(rq->body, rq->body_n);
+
+    if (!body)
+        return err_set(err, -ENOMEM, "out of memory");
+    assert_true(k->n < SENT_MAX);
+    assert_string_equal(rq->method, "POST");
+    assert_true(!rq->ns && !rq->name && !rq->sub && !rq->is_urgent
+                && rq->timeout_ms > 0);
+    k->sent[k->n++] = (struct sent){rq->kind, body, rq->done, rq->arg};
+    return 0;
+}
+
+/* --- helpers ---------------------------------------------------------------------- */
+
+static void viewers_init(struct viewers *w)
+{
+    memset(w, 0, sizeof(*w));
+    now_ns = 1000 * NS_PER_S;
+    *logged = '\0';
+    assert_int_equal(page_access_new(&w->kube, &w->a), 0);
+}
+
+/* As kube_free does: open requests are dropped first. */
+static void viewers_release(struct viewers *w)
+{
+    while (w->kube.first < w->kube.n)
+        mem_free(w->kube.sent[w->kube.first++].body);
+    page_access_free(w->a);
+}
+
+static void viewers_seen(void *arg, int http, const char *why)
+{
+    struct viewers *w = *(struct viewers **)arg;
+
+    assert_true(w->n < SEEN_MAX);
+    w->seen[w->n].arg = arg;
+    w->seen[w->n].http = http;
+    (void)snprintf(w->seen[w->n++].why, sizeof(w->seen[0].why), "%s", why);
+    if (w->react)
+        w->react(w, arg);
+}
+
+static const struct page_right list_team = {"list", "ringmaster.dev", "horovodjobs",
+                                            "",     "team",           ""};
+
+/* Each check has an arg of its own; all begin with w. */
+struct asker_arg {
+    struct viewers *w;
+};
+
+static void check(struct asker_arg *who, const char *token)
+{
+    page_access_check(who->w->a, token, &list_team, viewers_seen, who);
+}
+
+static size_t n_open(const struct viewers *w)
+{
+    return w->kube.n - w->kube.first;
+}
+
+static const char *next_body(const struct viewers *w)
+{
+    assert_true(n_open(w) > 0);
+    return w->kube.sent[w->kube.first].body;
+}
+
+static void finish(struct viewers *w, const struct kube_reply *reply)
+{
+    struct sent s = w->kube.sent[w->kube.first];
+
+    assert_true(n_open(w) > 0);
+    w->kube.first++;
+    mem_free(s.body);
+    s.done(s.arg, reply);
+}
+
+static void answer_http(struct viewers *w, int http, const char *body)
+{
+    struct http_reply http_reply = {.status = http, .body = body, .n = strlen(body)};
+    struct kube_reply reply = {.body = body, .n = strlen(body)};
+
+    answer_read(&http_reply, &reply.answer);
+    finish(w, &reply);
+}
+
+static void answer_none(struct viewers *w, int code, const char *why)
+{
+    struct http_reply http_reply = {.body = ""};
+    struct kube_reply reply = {.body = "", .error = code};
+
+    (void)err_set(&http_reply.err, code, "%s", why);
+    answer_read(&http_reply, &reply.answer);
+    finish(w, &reply);
+}
+
+static void answer_owner(struct viewers *w, const char *name, const char *audience)
+{
+    char text[400];
+
+    assert_int_equal(w->kube.sent[w->kube.first].kind, KUBE_TOKEN_REVIEW);
+    (void)snprintf(
+        text, sizeof(text),
+        "{\"spec\":{\"token\":\"echoed\"},\"status\":{\"authenticated\":true,"
+        "\"audiences\":[\"%s\"],\"user\":{\"username\":\"%s\",\"groups\":"
+        "[\"g\"]}}}",
+        audience, name);
+    answer_http(w, 201, text);
+}
+
+static void answer_invalid(struct viewers *w)
+{
+    assert_int_equal(w->kube.sent[w->kube.first].kind, KUBE_TOKEN_REVIEW);
+    answer_http(w, 201,
+                "{\"status\":{\"user\":{},\"error\":\"invalid bearer token\"}}");
+}
+
+static void answer_right(struct viewers *w, bool is_allowed)
+{
+    assert_int_equal(w->kube.sent[w->kube.first].kind, KUBE_ACCESS_REVIEW);
+    answer_http(w, 201,
+                is_allowed ? "{\"status\":{\"allowed\":true}}"
+                           : "{\"status\":{\"allowed\":false,\"reason\":\"\"}}");
+}
+
+static void expect_seen(
+    const struct viewers *w, size_t n, const void *arg, int http, const char *why)
+{
+    assert_int_equal(w->n, n);
+    assert_ptr_equal(w->seen[n - 1].arg, arg);
+    assert_int_equal(w->seen[n - 1].http, http);
+    if (why)
+        assert_string_equal(w->seen[n - 1].why, why);
+}
+
+/* --- what is asked and answered --------------------------------------------------- */
+
+UNIT_TEST(a_viewer_with_a_token_for_the_page_is_allowed_and_remembered)
+{
+    struct viewers w;
+    struct asker_arg me = {&w};
+    uint64_t sent, kept;
+
+    viewers_init(&w);
+    check(&me, "t-jane");
+    assert_string_equal(next_body(&w), "{\"apiVersion\":\"authentication.k8s.io/v1\","
+                                       "\"kind\":\"TokenReview\",\"spec\":{\"token\":"
+                                       "\"t-jane\",\"audiences\":[\"hvd-page\"]}}");
+    answer_owner(&w, "jane", "hvd-page");
+    assert_int_equal(w.n, 0);
+    assert_non_null(strstr(next_body(&w),
+                           "\"spec\":{\"user\":\"jane\",\"groups\":[\"g\"],"
+                           "\"resourceAttributes\":{\"verb\":\"list\","));
+    answer_right(&w, true);
+    expect_seen(&w, 1, &me, 200, "");
+    check(&me, "t-jane");
+    expect_seen(&w, 2, &me, 200, "");
+    assert_int_equal(n_open(&w), 0);
+    page_access_count(w.a, &sent, &kept);
+    assert_int_equal(sent, 2);
+    assert_int_equal(kept, 1);
+    viewers_release(&w);
+}
+
+UNIT_TEST(an_ordinary_token_is_reviewed_twice_once)
+{
+    struct viewers w;
+    struct asker_arg me = {&w};
+
+    viewers_init(&w);
+    check(&me, "t-jane");
+    answer_invalid(&w);
+    assert_int_equal(w.n, 0);
+    assert_string_equal(next_body(&w),
+                        "{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":"
+                        "\"TokenReview\",\"spec\":{\"token\":\"t-jane\"}}");
+    answer_owner(&w, "jane", "https://kubernetes.default.svc");
+    answer_right(&w, false);
+    expect_seen(&w, 1, &me, 403,
+                "user jane may not list horovodjobs in namespace team");
+    check(&me, "t-jane");
+    expect_seen(&w, 2, &me, 403,
+                "user jane may not list horovodjobs in namespace team");
+    now_ns += PAGE_KEEP_NS; /* what succeeded then is sent first */
+    check(&me, "t-jane");
+    assert_null(strstr(next_body(&w), "audiences"));
+    answer_invalid(&w); /* and the other one then */
+    assert_non_null(strstr(next_body(&w), "audiences"));
+    answer_invalid(&w);
+    expect_seen(&w, 3, &me, 401, "the token is not valid, or no longer");
+    viewers_release(&w);
+}
+
+UNIT_TEST(an_audience_that_was_not_confirmed_does_not_count)
+{
+    struct viewers w;
+    struct asker_arg me = {&w};
+
+    viewers_init(&w);
+    check(&me, "t");
+    answer_owner(&w, "jane", "vault");
+    answer_invalid(&w);
+    expect_seen(&w, 1, &me, 401, "the token is not valid, or no longer");
+    viewers_release(&w);
+}
+
+UNIT_TEST(a_token_that_is_not_valid_is_remembered_for_ten_seconds)
+{
+    struct viewers w;
+    struct asker_arg me = {&w};
+
+    viewers_init(&w);
+    check(&me, "junk");
+    answer_invalid(&w);
+    answer_invalid(&w);
+    expect_seen(&w, 1, &me, 401, NULL);
+    now_ns += PAGE_KEEP_REFUSED_NS - 1;
+    check(&me, "junk");
+    expect_seen(&w, 2, &me, 401, NULL);
+    assert_int_equal(n_open(&w), 0);
+    now_ns += 1;
+    check(&me, "junk");
+    assert_int_equal(n_open(&w), 1);
+    viewers_release(&w);
+}
+
+UNIT_TEST(what_can_be_no_token_is_refused_without_a_request)
+{
+    static char longest[PAGE_TOKEN_MAX_BYTES + 2];
+    static const char *const rows[] = {NULL, "", "a b", "a\"", "a\n", longest};
+    struct viewers w;
+    struct asker_arg me = {&w};
+
+    memset(longest, 'a', sizeof(longest) - 1);
+    viewers_init(&w);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        check(&me, rows[i]);
+        expect_seen(&w, i + 1, &me, 401, NULL);
+    }
+    assert_int_equal(w.kube.n, 0);
+    viewers_release(&w);
+}
+
+UNIT_TEST(failures_are_503_and_not_remembered)
+{
+    static const char *const denied =
+        "{\"kind\":\"Status\",\"reason\":\"Forbidden\",\"message\":\"no\"}";
+    struct viewers w;
+    struct asker_arg me = {&w};
+    size_t n = 0;
+
+    viewers_init(&w);
+    check(&me, "t");
+    answer_none(&w, -EPERM, "not the leader: not sent");
+    expect_seen(&w, ++n, &me, 503, "this operator does not lead: try again");
+    assert_string_equal(logged, "");
+    check(&me, "t");
+    answer_none(&w, -ETIMEDOUT, "https://api: timed out");
+    expect_seen(&w, ++n, &me, 503, NULL);
+    assert_non_null(strstr(logged, "cause=\"https://api: timed out\""));
+    *logged = '\0';
+    check(&me, "t");
+    answer_http(&w, 403, denied);
+    expect_seen(&w, ++n, &me, 503,
+                "the operator's ClusterRole lacks create on tokenreviews of "
+                "authentication.k8s.io");
+    assert_string_equal(logged, ""); /* within a minute of the last one */
+    now_ns += 60 * NS_PER_S;
+    for (int http = 400; http < 600; http += 29) {
+        check(&me, "t");
+        answer_http(&w, http, "{}");
+        expect_seen(&w, ++n, &me, 503, NULL);
+    }
+    check(&me, "t");
+    answer_http(&w, 201, "no JSON");
+    expect_seen(&w, ++n, &me, 503,
+                "the API server's answer to a review cannot be read");
+    check(&me, "t");
+    answer_owner(&w, "jane", "hvd-page");
+    answer_http(&w, 403, denied);
+    expect_seen(&w, ++n, &me, 503,
+                "the operator's ClusterRole lacks create on subjectaccessreviews of "
+                "authorization.k8s.io");
+    check(&me, "t"); /* the owner is known, the right is asked for again */
+    answer_right(&w, true);
+    expect_seen(&w, ++n, &me, 200, "");
+    viewers_release(&w);
+}
+
+UNIT_TEST(a_user_of_too_many_groups_is_refused_with_the_cause)
+{
+    static char text[PAGE_OWNER_MAX_BYTES + 400];
+    static char group[PAGE_OWNER_MAX_BYTES + 1];
+    struct viewers w;
+    struct asker_arg me = {&w};
+
+    memset(group, 'g', sizeof(group) - 1);
+    (void)snprintf(text, sizeof(text),
+                   "{\"status\":{\"authenticated\":true,\"audiences\":[\"hvd-page\"],"
+                   "\"user\":{\"username\":\"jane\",\"groups\":[\"%s\"]}}}",
+                   group);
+    viewers_init(&w);
+    check(&me, "t");
+    answer_http(&w, 201, text);
+    expect_seen(&w, 1, &me, 503, "the user's name and groups are too long to be kept");
+    viewers_release(&w);
+}
+
+/* --- many at once ----------------------------------------------------------------- */
+
+UNIT_TEST(equal_checks_share_one_request)
+{
+    struct viewers w;
+    struct asker_arg me[3] = {{&w}, {&w}, {&w}};
+    struct page_right other = list_team;
+
+    viewers_init(&w);
+    check(&me[0], "t");
+    check(&me[1], "t");
+    other.verb = "get";
+    page_access_check(w.a, "t", &other, viewers_seen, &me[2]);
+    assert_int_equal(n_open(&w), 1);
+    answer_owner(&w, "jane", "hvd-page");
+    assert_int_equal(n_open(&w), 2); /* two rights */
+    answer_right(&w, true);
+    expect_seen(&w, 2, &me[1], 200, "");
+    assert_ptr_equal(w.seen[0].arg, &me[0]);
+    answer_right(&w, false);
+    expect_seen(&w, 3, &me[2], 403,
+                "user jane may not get horovodjobs in namespace team");
+    viewers_release(&w);
+}
+
+static void token_of(char *buf, size_t size, const char *prefix, unsigned i)
+{
+    (void)snprintf(buf, size, "%s%u", prefix, i);
+}
+
+UNIT_TEST(at_most_four_reviews_are_sent_at_once)
+{
+    enum { N = 20 };
+    struct viewers w;
+    struct asker_arg me = {&w};
+    char token[16];
+
+    viewers_init(&w);
+    for (unsigned i = 0; i < N; i++) {
+        token_of(token, sizeof(token), "t", i);
+        check(&me, token);
+        assert_in_range(n_open(&w), 1, 4);
+    }
+    for (unsigned i = 0; i < N; i++) { /* in order; each frees a place for the next */
+        token_of(token, sizeof(token), "\"t", i);
+        assert_int_equal(n_open(&w), N - i < 4 ? N - i : 4);
+        assert_non_null(strstr(next_body(&w), token));
+        answer_none(&w, -EIO, "no");
+    }
+    assert_int_equal(w.n, N);
+    viewers_release(&w);
+}
+
+UNIT_TEST(a_flood_of_tokens_gets_429_and_viewers_who_are_known_do_not)
+{
+    struct viewers w;
+    struct asker_arg me = {&w}, jane = {&w};
+    char token[16];
+
+    viewers_init(&w);
+    check(&jane, "t-jane");
+    answer_owner(&w, "jane", "hvd-page");
+    answer_right(&w, true);
+    now_ns += PAGE_KEEP_NS;
+    w.n = 0;
+    for (unsigned i = 0; i < 200; i++) {
+        token_of(token, sizeof(token), "junk", i);
+        check(&me, token);
+    }
+    assert_int_equal(w.n, 200 - PAGE_REVIEW_BURST); /* of which none is sent later */
+    for (size_t i = 0; i < w.n; i++)
+        assert_int_equal(w.seen[i].http, 429);
+    w.n = 0;
+    check(&jane, "t-jane"); /* she is too old in the cache, but not unknown */
+    assert_int_equal(w.n, 0);
+    while (!strstr(next_body(&w), "t-jane"))
+        answer_invalid(&w);
+    answer_owner(&w, "jane", "hvd-page");
+    while (w.kube.sent[w.kube.first].kind == KUBE_TOKEN_REVIEW)
+        answer_invalid(&w);
+    answer_right(&w, true);
+    expect_seen(&w, w.n, &jane, 200, "");
+    viewers_release(&w);
+}
+
+UNIT_TEST(new_tokens_wait_in_64_checks_and_known_ones_in_256)
+{
+    struct viewers w;
+    struct asker_arg me = {&w}, jane = {&w};
+
+    viewers_init(&w);
+    check(&jane, "t-jane");
+    answer_owner(&w, "jane", "hvd-page");
+    answer_right(&w, true);
+    now_ns += PAGE_KEEP_NS;
+    w.n = 0;
+    for (unsigned i = 0; i < 64; i++)
+        check(&me, "t");
+    check(&me, "one-more");
+    expect_seen(&w, 1, &me, 429, "too many checks wait: try again in a few seconds");
+    while (n_open(&w) < 2) /* known */
+        check(&jane, "t-jane");
+    for (unsigned i = 65; i < 256; i++)
+        check(&jane, "t-jane");
+    assert_int_equal(w.n, 1);
+    check(&jane, "t-jane");
+    expect_seen(&w, 2, &jane, 429, NULL);
+    assert_int_equal(n_open(&w), 2);
+    viewers_release(&w);
+}
+
+/* --- cancelling ------------------------------------------------------------------- */
+
+UNIT_TEST(a_cancelled_check_is_not_called_back_and_its_answer_is_kept)
+{
+    struct viewers w;
+    struct asker_arg me[2] = {{&w}, {&w}};
+
+    viewers_init(&w);
+    check(&me[0], "t");
+    page_access_cancel(w.a, &me[0]);
+    answer_owner(&w, "jane", "hvd-page");
+    assert_int_equal(n_open(&w), 0);
+    check(&me[1], "t");
+    assert_int_equal(w.kube.sent[w.kube.first].kind, KUBE_ACCESS_REVIEW);
+    page_access_cancel(w.a, &me[0]);
+    for (unsigned i = 0; i < 300; i++) { /* they do not count as waiting any more */
+        check(&me[0], "t");
+        page_access_cancel(w.a, &me[0]);
+    }
+    answer_right(&w, true);
+    expect_seen(&w, 1, &me[1], 200, "");
+    viewers_release(&w);
+}
+
+UNIT_TEST(a_review_that_nobody_awaits_is_not_sent)
+{
+    struct viewers w;
+    struct asker_arg me[6] = {{&w}, {&w}, {&w}, {&w}, {&w}, {&w}};
+    char token[16];
+
+    viewers_init(&w);
+    for (unsigned i = 0; i < 6; i++) {
+        token_of(token, sizeof(token), "t", i);
+        check(&me[i], token);
+    }
+    page_access_cancel(w.a, &me[4]);
+    while (n_open(&w) > 0)
+        answer_none(&w, -EIO, "no");
+    assert_int_equal(w.kube.n, 5);
+    assert_int_equal(w.n, 5);
+    viewers_release(&w);
+}
+
+static void cancel_others(struct viewers *w, void *arg)
+{
+    struct asker_arg *me = arg;
+
+    page_access_cancel(w->a, me + 1);
+    w->react = NULL;
+    check(me, "another");
+}
+
+UNIT_TEST(a_callback_may_cancel_and_check)
+{
+    struct viewers w;
+    struct asker_arg me[3] = {{&w}, {&w}, {&w}};
+
+    viewers_init(&w);
+    for (unsigned i = 0; i < 3; i++)
+        check(&me[i], "t");
+    w.react = cancel_others;
+    answer_none(&w, -EIO, "no");
+    expect_seen(&w, 2, &me[2], 503, NULL);
+    assert_non_null(strstr(next_body(&w), "another"));
+    answer_invalid(&w);
+    answer_invalid(&w);
+    expect_seen(&w, 3, &me[0], 401, NULL);
+    viewers_release(&w);
+}
+
+/* --- memory ----------------------------------------------------------------------- */
+
+static int sign_in(void *arg)
+{
+    struct viewers *w = arg;
+    struct asker_arg me = {w};
+    int http, rc;
+
+    memset(w, 0, sizeof(*w));
+    rc = page_access_new(&w->kube, &w->a);
+    if (rc < 0)
+        return rc;
+    check(&me, "t");
+    for (unsigned i = 0; n_open(w) > 0; i++) {
+        if (w->kube.sent[w->kube.first].kind == KUBE_ACCESS_REVIEW)
+            answer_right(w, false);
+        else if (i == 0)
+            answer_invalid(w);
+        else
+            answer_owner(w, "jane", "x");
+    }
+    http = w->seen[0].http;
+    if (w->n == 1 && http == 403) { /* and once more from the cache */
+        check(&me, "t");
+        http = w->seen[1].http;
+    }
+    viewers_release(w);
+    assert_in_range(w->n, 1, 2);
+    assert_true(http == 403 || http == 503);
+    return http == 403 ? 0 : -ENOMEM;
+}
+
+UNIT_TEST(without_memory_a_check_ends_with_503)
+{
+    struct viewers w;
+
+    now_ns = 1000 * NS_PER_S;
+    torture(sign_in, &w);
+}
+
+UNIT_MAIN(NULL, NULL)
