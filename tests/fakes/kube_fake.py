@@ -29,6 +29,9 @@ PLURALS = (
     "leases",
     "workloads",
 )
+REVIEWS = ("tokenreviews", "subjectaccessreviews")
+AUDIENCE = "https://kubernetes.default.svc"  # the API server's own
+GROUPS = {"horovodjobs": "ringmaster.dev", "mpijobs": "kubeflow.org"}  # of the others ""
 
 
 def compact(value: object) -> str:
@@ -98,7 +101,17 @@ def merged_strategically(old: dict, patch: dict) -> dict:
 class Fake:
     """objects[plural][namespace/name]; every change gets the next resourceVersion and is kept in the
     log that watches read. hook(handler, method, plural, query) may answer itself and return True; to it
-    and to count() the pods of MPIJobs are "mpi-pods"."""
+    and to count() the pods of MPIJobs are "mpi-pods".
+
+    Reviews are answered from two tables, and counted as any request: count("POST", "tokenreviews").
+
+        fake.tokens["t-jane"] = {"user": "jane", "groups": ["dev"], "audiences": ["hvd-page"]}
+        fake.rights.add(("jane", "list", "horovodjobs", "team"))
+
+    Of a token, only "user" is required; "uid" and "extra" may be given; without "audiences" it is an
+    ordinary token. A right has the name of a user or of a group; its resource may be "pods/log"; its
+    namespace "" stands for all.
+    """
 
     def __init__(self):
         self.changed = threading.Condition()
@@ -110,6 +123,8 @@ class Fake:
         self.hook = None
         self.pruned: tuple[str, ...] = ()  # fields of the jobs' status that the CRD does not have
         self.compacted = 0  # a watch from this version or an older one has expired
+        self.tokens: dict[str, dict] = {}
+        self.rights: set[tuple[str, str, str, str]] = set()
         self.stopping = False
         fake = self
 
@@ -201,7 +216,7 @@ class Fake:
         at = urlsplit(h.path)
         query = {k: v[0] for k, v in parse_qs(at.query).items()}
         parts = at.path.split("/")
-        plural = next((p for p in parts if p in PLURALS), "")
+        plural = next((p for p in parts if p in PLURALS + REVIEWS), "")
         if not plural:
             self.answer(h, 404, "404 page not found")
             return
@@ -214,7 +229,9 @@ class Fake:
                 self.partial.add(name)
         if self.hook and self.hook(h, method, name, query):
             return
-        if method == "GET" and "watch" in query:
+        if plural in REVIEWS and method != "POST":
+            self.answer(h, *refusal(405, "MethodNotAllowed", "the server does not allow this method"))
+        elif method == "GET" and "watch" in query:
             self.watch(h, plural, query)
         elif method == "GET" and not query.get("continue", "0").isdigit():
             self.answer(h, *refusal(400, "BadRequest", "continue key is not valid"))
@@ -239,7 +256,45 @@ class Fake:
             except ValueError:
                 self.answer(h, *refusal(400, "BadRequest", "the body is no JSON"))
                 return
+            if plural in REVIEWS:
+                self.answer(h, *self.review(plural, sent))
+                return
             self.answer(h, *self.one(method, plural, rest, sent, parts, h.headers.get("Content-Type", "")))
+
+    def review(self, plural: str, sent: dict) -> tuple[int, str]:
+        """The answer has the whole request, a token too, as that of the API server does."""
+        spec = sent["spec"]
+        if plural == "tokenreviews":
+            if not spec.get("token"):
+                return refusal(400, "BadRequest", "token is required for TokenReview in authentication")
+            status = self.review_token(spec["token"], spec.get("audiences") or [AUDIENCE])
+        else:
+            if not spec.get("user") and not spec.get("groups"):
+                return refusal(422, "Invalid", "at least one of user or group must be specified")
+            status = self.review_access(spec)
+        return 201, compact({**sent, "metadata": {}, "status": status})
+
+    def review_token(self, token: str, wanted: list[str]) -> dict:
+        owner = self.tokens.get(token)
+        if not owner:
+            return {"user": {}, "error": "invalid bearer token"}
+        own = owner.get("audiences", [AUDIENCE])
+        both = [a for a in wanted if a in own]
+        if not both:
+            error = f"token audiences {compact(own)} is invalid for the target audiences {compact(wanted)}"
+            return {"user": {}, "error": f"[invalid bearer token, {error}]"}
+        user = {k: owner[k] for k in ("uid", "groups", "extra") if k in owner}
+        return {"authenticated": True, "user": {"username": owner["user"], **user}, "audiences": both}
+
+    def review_access(self, spec: dict) -> dict:
+        at = spec["resourceAttributes"]
+        resource = "/".join(at[k] for k in ("resource", "subresource") if at.get(k))
+        allowed = at.get("group", "") == GROUPS.get(at["resource"], "") and any(
+            (who, at["verb"], resource, ns) in self.rights
+            for who in (spec.get("user"), *spec.get("groups", []))
+            for ns in {"", at.get("namespace", "")}
+        )
+        return {"allowed": allowed, "reason": "the table says so"} if allowed else {"allowed": False}
 
     def one(
         self, method: str, plural: str, rest: list[str], body: dict, parts: list[str], content: str = ""

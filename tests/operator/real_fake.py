@@ -13,8 +13,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fakes"))
-from api import MERGE, expect, manifest
-from kube_fake import Fake
+from api import MERGE, expect, manifest, wait
+from kube_fake import AUDIENCE, Fake
 from real_world import api, suite
 
 CORE = "/api/v1/namespaces/ns"
@@ -270,6 +270,95 @@ def metadata(t: Talk) -> None:
     t.accept = "application/json"
 
 
+TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
+ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+def make_viewer(fake: Fake) -> dict[str, str]:
+    """A service account with a few rights in its namespace, at both; its tokens, by audience."""
+    name, group = "system:serviceaccount:ns:viewer", "system:serviceaccounts:ns"
+    rbac = "rbac.authorization.k8s.io"
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+        {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+        {"apiGroups": ["ringmaster.dev"], "resources": ["horovodjobs"], "verbs": ["get"]},
+    ]
+    role = manifest(f"{rbac}/v1", "Role", "viewer", rules=rules)
+    ref = {"apiGroup": rbac, "kind": "Role", "name": "viewer"}
+    subjects = [{"apiGroup": rbac, "kind": "Group", "name": group}]
+    binding = manifest(f"{rbac}/v1", "RoleBinding", "viewer", roleRef=ref, subjects=subjects)
+    account = api.call("POST", f"{CORE}/serviceaccounts", manifest("v1", "ServiceAccount", "viewer"))
+    api.call("POST", f"/apis/{rbac}/v1/namespaces/ns/roles", role)
+    api.call("POST", f"/apis/{rbac}/v1/namespaces/ns/rolebindings", binding)
+    at = {"verb": "list", "resource": "pods", "namespace": "ns"}
+    asked = {"spec": {"groups": [group], "resourceAttributes": at}}
+    wait("the role is in use", lambda: api.call("POST", ACCESS, asked)["status"]["allowed"])
+    tokens = {}
+    for audience in ("hvd-page", "vault", AUDIENCE):
+        request = {"spec": {"audiences": [audience]}}
+        path = f"{CORE}/serviceaccounts/viewer/token"
+        tokens[audience] = api.call("POST", path, request)["status"]["token"]
+        fake.tokens[tokens[audience]] = {
+            "user": name,
+            "uid": account["metadata"]["uid"],
+            "groups": ["system:serviceaccounts", group, "system:authenticated"],
+            "extra": {"authentication.kubernetes.io/credential-id": ["JTI=x"]},
+            "audiences": [audience],
+        }
+    for verb, resource in (("list", "pods"), ("get", "pods/log"), ("get", "horovodjobs")):
+        fake.rights.add((group, verb, resource, "ns"))
+    return tokens
+
+
+def reviews(t: Talk, tokens: dict[str, str]) -> None:
+    """operator/page/page_access.c relies on these answers."""
+
+    def token_review(got: dict) -> list:
+        status, user = got["status"], got["status"]["user"]
+        error = status.get("error", "")
+        return [
+            got["spec"],  # with the token
+            status.get("authenticated"),
+            {**user, "extra": sorted(user.get("extra", {}))},
+            status.get("audiences"),
+            "invalid bearer token" in error,
+            "is invalid for the target audiences" in error,
+        ]
+
+    def token(what: str, token: str, *audiences: str) -> None:
+        spec = {"token": token, **({"audiences": [*audiences]} if audiences else {})}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
+        t.see(what, "POST", TOKENS, body, show=token_review)
+
+    def access(what: str, groups: list[str], **at: str) -> None:
+        spec = {"user": "someone", "groups": groups, "resourceAttributes": at}
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        t.see(what, "POST", ACCESS, body, show=lambda got: [got["status"]["allowed"], got["spec"]["user"]])
+
+    for audience, value in tokens.items():
+        token(f"a token for {audience}", value)
+        token(f"a token for {audience}, to the page", value, "hvd-page")
+        token(f"a token for {audience}, to both", value, "hvd-page", AUDIENCE)
+    token("no such token", "junk")
+    token("no such token, to the page", "junk", "hvd-page")
+    token("no token", "")
+    t.see("reviews cannot be read", "GET", TOKENS)
+    pods = {"verb": "list", "resource": "pods"}
+    of_ns = ["system:serviceaccounts:ns"]
+    access("a right of the group", of_ns, **pods, namespace="ns")
+    access("of another group", ["other"], **pods, namespace="ns")
+    access("in another namespace", of_ns, **pods, namespace="ns2")
+    access("in all namespaces", of_ns, **pods, namespace="")
+    access("another verb", of_ns, **{**pods, "verb": "get"}, namespace="ns")
+    access("a subresource", of_ns, verb="get", resource="pods", subresource="log", namespace="ns")
+    access("a subresource alone", of_ns, verb="get", resource="pods", subresource="", namespace="ns")
+    job = {"verb": "get", "resource": "horovodjobs", "namespace": "ns", "name": "j"}
+    access("an object of a group", of_ns, **job, group="ringmaster.dev")
+    access("of another API group", of_ns, **job, group="kubeflow.org")
+    nobody = {"spec": {"resourceAttributes": pods}}
+    t.see("of nobody", "POST", ACCESS, nobody)
+
+
 def version_now(t: Talk) -> str:
     return t.send("GET", PODS)[1]["metadata"]["resourceVersion"]
 
@@ -285,6 +374,9 @@ def the_fake_api_server_answers_as_the_real_one() -> None:
         for part in (objects, custom, finalizers, watches, metadata):
             for talk in (real, ours):
                 part(talk)
+        tokens = make_viewer(fake)
+        for talk in (real, ours):
+            reviews(talk, tokens)
     finally:
         fake.stop()
     wrong = [
