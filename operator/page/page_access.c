@@ -89,7 +89,7 @@ struct page_access {
 };
 
 static const char too_many[] = "too many checks wait: try again in a few seconds";
-static const char not_valid[] = "the token is not valid, or no longer";
+static const char not_valid[] = "the token is not valid, or has expired";
 
 /* --- life ------------------------------------------------------------------------- */
 

@@ -243,7 +243,7 @@ UNIT_TEST(an_ordinary_token_is_reviewed_twice_once)
     answer_invalid(&w); /* and the other one then */
     assert_non_null(strstr(next_body(&w), "audiences"));
     answer_invalid(&w);
-    expect_seen(&w, 3, &me, 401, "the token is not valid, or no longer");
+    expect_seen(&w, 3, &me, 401, "the token is not valid, or has expired");
     viewers_release(&w);
 }
 
@@ -256,7 +256,7 @@ UNIT_TEST(an_audience_that_was_not_confirmed_does_not_count)
     check(&me, "t");
     answer_owner(&w, "jane", "vault");
     answer_invalid(&w);
-    expect_seen(&w, 1, &me, 401, "the token is not valid, or no longer");
+    expect_seen(&w, 1, &me, 401, "the token is not valid, or has expired");
     viewers_release(&w);
 }
 
