@@ -9,6 +9,8 @@ $(eval $(call archive,opnofault,operator/kube/fault_none.c))
 $(eval $(call archive,opcli,$(wildcard operator/cli/core/*.c)))
 $(eval $(call archive,oppage,$(wildcard operator/page/core/*.c)))
 $(eval $(call archive,opaccess,operator/page/page_access.c))
+# The files that page_assets.c embeds.
+$(O)/operator/page/core/page_assets.o: $(wildcard operator/page/assets/*)
 $(eval $(call program,hvd-operator,$(OPERATOR_SHELL),oppage opcli opkube opnofault opcore live wire contract base,$(OPERATOR_LIBS)))
 $(eval $(call program,hvd-operator-faults,$(OPERATOR_SHELL) operator/kube/fault_env.c,oppage opcli opkube opcore live wire contract base,$(OPERATOR_LIBS)))
 ALL_BINS += $(O)/bin/hvd-operator

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// The view of one job.
+"use strict";
+
+// The job that is open: {kind, ns, name, path, tab, abort, row, detail}; when each thing was asked for.
+let job = null;
+const TABS = { // every: seconds between requests while it is shown; right: of the viewer
+  overview: { head: "Overview", every: 0 },
+  events: { head: "Events", every: 15, access: "events", right: "list on events" },
+  ranks: { head: "Ranks", every: 5, access: "log", right: "get on pods/log" },
+  stacks: { head: "Stacks", every: 15, access: "log", right: "get on pods/log" },
+  log: { head: "Log", every: 5, access: "log", right: "get on pods/log" },
+};
+const DETAIL_S = 15, DETAIL_LEAST_S = 2;
+const PARTS = ["training", "stalled", "repeated", "down", "starting", "meeting", "pulling", "queued", "suspended"];
+
+function openJob(kind, ns, name, tab) {
+  const path = pathOf({ kind, namespace: ns, name });
+  if (job?.path !== path) {
+    closeJob();
+    job = { kind, ns, name, path, abort: new AbortController(), limit: SHOWN };
+    $("job-body").hidden = true;
+    put($("job-error"), "");
+    $("job-title").replaceChildren(make("span", { class: "quiet" }, `${ns}/`), name,
+      ...(kind === "mpijobs" ? [" ", make("span", { class: "tag" }, "MPIJob")] : []));
+    $("up").href = lists.at || "#/";
+    for (const a of $("tabs").querySelectorAll("a")) a.href = `#/${path}/${a.dataset.tab}`;
+    document.title = clean(`${ns}/${name}`);
+  }
+  job.tab = tab;
+  job.tabAt = -Infinity;
+  job.tabBusy?.abort();
+  for (const a of $("tabs").querySelectorAll("a")) {
+    if (a.dataset.tab === tab) a.setAttribute("aria-current", "page");
+    else a.removeAttribute("aria-current");
+  }
+  $("tab-overview").hidden = tab !== "overview";
+  $("tab-other").hidden = tab === "overview";
+  $("log-tools").hidden = tab !== "log";
+  put($("other-title"), TABS[tab].head);
+  clearTab();
+  noteJob();
+  fetchDue();
+}
+
+function clearTab() {
+  for (const id of ["other-note", "other-text"]) put($(id), "");
+  $("other-text").hidden = $("other-table").hidden = $("other-more").hidden = true;
+}
+
+function closeJob() {
+  job?.abort.abort();
+  job = null;
+  clearTab();
+}
+
+// The stream has sent something: the header follows at once, the rest is fetched again.
+function noteJob() {
+  if (!job) return;
+  const found = [...jobs.values()].find((j) => j.row.kind === job.kind && j.row.namespace === job.ns &&
+    j.row.name === job.name)?.row;
+  if (found ? found.version !== job.row?.version : job.isListed && lists.kinds) job.isDue = true;
+  job.isListed = Boolean(found);
+  if (found) job.row = found;
+  if (job.detail) drawHeader();
+  fetchDue();
+}
+
+function fetchDue() {
+  if (!job || !token) return;
+  const t = performance.now() / 1000, tab = TABS[job.tab];
+  const since = t - (job.detailAt ?? -Infinity);
+  if (!job.detailBusy && since >= (job.isDue ? DETAIL_LEAST_S : DETAIL_S)) fetchDetail(job, t);
+  const isIdle = job.tab === "log" && !$("follow").checked && job.tabAt > 0;
+  if (job.detail && tab.every && !job.tabBusy && !isIdle && t - job.tabAt >= tab.every) fetchTab(job, tab, t);
+}
+
+async function fetchDetail(j, t) {
+  Object.assign(j, { detailAt: t, isDue: false, detailBusy: true });
+  try {
+    j.detail = await fetchJson(`jobs/${j.path}`, j.abort.signal);
+    if (j !== job) return;
+    if (!j.isListed) j.row = j.detail.job;
+    put($("job-error"), "");
+    $("job-body").hidden = false;
+    drawHeader();
+    drawOverview(j.detail);
+    fetchDue();
+  } catch (e) {
+    if (j === job && token) put($("job-error"), e.status === 404 && j.detail ? `The job was deleted. ${e.message}` : e.message);
+  } finally {
+    j.detailBusy = false;
+  }
+}
+
+function drawHeader() {
+  const { row: r, detail: d } = job;
+  putMarks($("job-marks"), marksOf(r));
+  put($("job-why"), r.message ?? r.reason);
+  putBar($("job-bar"), r);
+  const p = r.progress ?? {};
+  put($("job-done"), [doneOf(r), p.epoch !== undefined && !doneOf(r).startsWith("epoch") && `epoch ${p.epoch}` +
+    (p.totalEpochs ? `/${p.totalEpochs}` : ""), r.state === "Running" && p.stepsPerSecond && `${rate(p.stepsPerSecond)} steps/s`,
+  etaOf(r) && `ETA ${etaOf(r)}`].filter(Boolean).join(", "));
+  $("job-progress").hidden = !r.progress;
+  const notes = (d.conditions ?? []).filter((c) => ["Stalled", "Straggling"].includes(c.type) && c.status === "True" && c.message !== r.message)
+    .map((c) => [c.type, `since ${duration(seconds(c.lastTransitionTime))}: ${c.message}`]);
+  if (isNew($("job-notes"), notes)) {
+    $("job-notes").replaceChildren(...notes.map(([type, text]) =>
+      make("p", { class: `note ${MARKS[type][1]}` }, make("b", {}, `${MARKS[type][0]} ${type} `), text)));
+  }
+}
+
+function drawOverview(d) {
+  const r = d.job, s = d.spec ?? {}, g = d.goodput ?? {}, f = d.firstFailure ?? {}, p = r.progress ?? {};
+  const rates = d.report?.rates ?? {};
+  drawCharts(d.history ?? {});
+  fillPairs($("facts"), [
+    ["Workers", r.workers], ["Ranks", number(r.ranks)], ["Slots", number(s.slots)], ["Framework", s.framework],
+    ["Queue", s.queue], ["Image", s.image], ["Command", s.command?.map(quoted).join(" ")],
+    ["Created", when(r.created)], ["Started", when(r.started)], ["Finished", when(r.finished)],
+    ["Restarts", r.restarts || r.replacements
+      ? `${number(r.restarts ?? 0)}${r.replacements ? `, and ${number(r.replacements)} not counted` : ""}` : undefined],
+    ["Reported", d.reportAge === undefined ? undefined : `${duration(d.reportAge)} ago: ${d.report?.state ?? ""}`],
+    ["Bus", rates.busBytesPerSecond > 0 ? `${number(rates.busBytesPerSecond / 1e9, " GB/s")}` : undefined]]);
+  fillPairs($("metrics"), Object.entries(p.metrics ?? {}));
+  fillPairs($("failure"), [["What", f.message], ["Rank", number(f.rank)], ["Pod", f.pod], ["Node", f.node],
+    ["Exit code", number(f.exitCode)], ["Signal", number(f.signal)], ["Time", when(f.time)]]);
+  put($("failure-output"), f.output && plain(f.output));
+  $("failure-output").hidden = !f.output;
+  drawGoodput(g);
+  fillTable($("pods"), "Pods", ["Pod", "Phase", "Ready", "Ranks", "Node", "IP", "#Age", "Why"],
+    (d.pods ?? []).map((x) => [x.name, [x.phase, x.phase === "Failed" ? "bad" : ""], x.ready ? "yes" : "no", x.ranks, x.node,
+      x.ip, duration(seconds(x.created)), [podWhy(x), "long"]]));
+  fillTable($("conditions"), "Conditions", ["Condition", "Status", "Since", "Reason", "Message"],
+    (d.conditions ?? []).map((c) => [c.type, c.status, duration(seconds(c.lastTransitionTime)), c.reason, [c.message, "long"]]));
+}
+
+const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+const podWhy = (x) => [x.waiting, x.exitSignal ? `signal ${x.exitSignal}` : x.exitCode ? `exit code ${x.exitCode}` : "",
+  x.reason, x.message].filter(Boolean).join(": ");
+
+function drawCharts(h) {
+  if (!isNew($("charts"), h)) return;
+  const charts = [["Steps/s", h.stepsPerSecond, rate], ["Samples/s", h.samplesPerSecond, rate],
+    ["Waiting for communication", h.blockedShare, percent]];
+  $("charts").replaceChildren(...charts.filter(([, points]) => points?.some((v) => v !== null))
+    .map(([head, points, format]) => makeChart(head, points, format, h.every ?? DETAIL_S)));
+}
+
+function makeChart(head, points, format, every) {
+  const known = points.filter((v) => v !== null), span = duration(every * points.length);
+  const [low, high, last] = [Math.min(...known), Math.max(...known), points.at(-1)];
+  const x = (i) => (points.length > 1 ? (240 * i) / (points.length - 1) : 0).toFixed(1);
+  const y = (v) => (43 - (40 * v) / (high || 1)).toFixed(1);
+  let path = ""; // unknown points are gaps; a lone point is a dash
+  points.forEach((v, i) => {
+    if (v !== null) path += points[i - 1] == null ? `M${x(i)} ${y(v)}h.8` : `L${x(i)} ${y(v)}`;
+  });
+  const text = `minimum ${format(low)}, maximum ${format(high)}`;
+  const svg = (tag, attributes, ...children) => {
+    const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+    e.append(...children);
+    return e;
+  };
+  return make("figure", {}, make("figcaption", {}, head),
+    make("strong", {}, last === null ? "unknown now" : format(last)),
+    svg("svg", { viewBox: "0 0 240 44", preserveAspectRatio: "none", role: "img",
+      "aria-label": `${head}, the last ${span}: ${text}` },
+    svg("path", { class: "zero", d: "M0 43H240" }), svg("path", { d: path })),
+    make("small", {}, `${text} in ${span}`));
+}
+
+function drawGoodput(g) {
+  const parts = PARTS.map((name) => [name, g.seconds?.[name] ?? 0]).filter(([, s]) => s > 0);
+  const all = parts.reduce((sum, [, s]) => sum + s, 0), hours = (s) => (s ? number(s / 3600, "") : "");
+  $("goodput-bar").hidden = $("goodput-ratio").hidden = !all;
+  put($("goodput-ratio"), `${g.ratio ?? "?"} training in ${duration(all)}${g.current?.part ? `; now ${g.current.part}` : ""}`);
+  $("goodput-ratio").previousElementSibling.hidden = !all;
+  $("goodput-bar").setAttribute("aria-label", parts.map(([name, s]) => `${name} ${percent(s / all)}`).join(", "));
+  if (isNew($("goodput-bar"), parts)) {
+    $("goodput-bar").replaceChildren(...parts.map(([name, s]) => {
+      const e = make("span", { class: `part ${name}` });
+      e.style.flexGrow = s;
+      return e;
+    }));
+  }
+  fillTable($("goodput"), "Goodput", ["Part", "#Time", "#Seconds", "#Share", "#GPU hours"], parts.map(([name, s]) =>
+    [[name, `part ${name}`], duration(s), number(s), percent(s / all), hours(g.gpuSeconds?.[name])]));
+  const losses = (g.losses ?? []).map((l) => `${l.part} ${duration(l.seconds)}: ${l.reason}${l.count > 1 ? `, ${l.count} times` : ""}`);
+  if (isNew($("losses"), losses)) $("losses").replaceChildren(...losses.map((text) => make("li", {}, text)));
+}
+
+async function fetchTab(j, tab, t) {
+  const busy = new AbortController(), isCurrent = () => j === job && j.tabBusy === busy;
+  Object.assign(j, { tabAt: t, tabBusy: busy });
+  try {
+    if (j.detail.access?.[tab.access] === false) {
+      put($("other-note"), `You may not see this. It takes the right ${tab.right} in namespace ${j.ns}.`);
+      return;
+    }
+    let path = `jobs/${j.path}/${j.tab}`;
+    if (j.tab === "log") path += `?${$("rank").value && `rank=${$("rank").valueAsNumber}&`}tail=${$("tail").value || 200}`;
+    const data = await fetchJson(path, AbortSignal.any([busy.signal, j.abort.signal]));
+    if (isCurrent()) drawTab(j, data);
+  } catch (e) {
+    if (isCurrent() && token && !busy.signal.aborted) put($("other-note"), e.message);
+  } finally {
+    if (j.tabBusy === busy) j.tabBusy = null;
+  }
+}
+
+function drawTab(j, data) {
+  let note = "", text = "", rows = [];
+  if (j.tab === "events") {
+    rows = data.events.toReversed();
+    fillTable($("other-table"), "Events, the newest first", ["#Age", "Type", "Reason", "Object", "Message", "#Count"],
+      rows.slice(0, j.limit).map((e) => [duration(seconds(e.time)), [e.type, e.type === "Warning" ? "warn" : ""], e.reason, e.object,
+        [e.message, "long"], number(e.count ?? 1)]));
+    note = rows.length ? "" : "There are no Events. Kubernetes deletes them after a while.";
+  } else if (j.tab === "ranks") {
+    rows = data.ranks;
+    const slots = j.detail.report?.slots || j.detail.spec?.slots || 1;
+    fillTable($("other-table"), "Ranks", ["#Rank", "#Worker", "State", "#Steps", "#Steps/s", "#Waits", "#Cores", "#Memory", "#PID"],
+      rows.slice(0, j.limit).map((r) => {
+        const per = (v) => (r.age > 0 && v !== undefined ? v / r.age : undefined);
+        return [r.rank, Math.floor(r.rank / slots), r.stoppedSeconds > 0 ? ["Stopped", "bad"] : r.state, number(r.steps),
+          rate(per(r.steps)), percent(per(r.blockedNanoseconds / 1e9)), rate(per(r.cpuSeconds)), mebi(r.residentBytes), r.pid];
+      }));
+    note = rows.length ? "" : "No rank has reported yet.";
+  } else {
+    text = plain(data.text);
+    note = j.tab === "log" ? `${data.pod}, container ${data.container}${text ? "" : ": nothing yet"}`
+      : text ? "" : "No examination yet. The agents examine the ranks when a collective stalls.";
+  }
+  put($("other-note"), note);
+  $("other-more").hidden = rows.length <= j.limit;
+  put($("other-more"), `Show ${number(Math.min(SHOWN, rows.length - j.limit))} more of ${number(rows.length)}`);
+  const pre = $("other-text"), isAtEnd = pre.hidden || pre.scrollTop + pre.clientHeight >= pre.scrollHeight - 4;
+  pre.hidden = !text;
+  put(pre, text);
+  if (j.tab === "log" && isAtEnd) pre.scrollTop = pre.scrollHeight;
+}
