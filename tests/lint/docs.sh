@@ -9,7 +9,7 @@ need codespell
 while IFS= read -r f; do
     while IFS= read -r line; do finding "$line"; done < <(mandoc -Tlint -Wwarning "$f" 2>&1 | grep -v 'cannot open' || true)
 done < <(files '*.1' '*.7' '*.8')
-mapfile -t texts < <(files '*.md' '*.c' '*.h' '*.sh' '*.py' '*.mk' '*.1' '*.7' '*.8' '*.yaml' | grep -vE '/(testdata|corpus|golden)/')
+mapfile -t texts < <(files '*.md' '*.c' '*.h' '*.sh' '*.py' '*.mk' '*.js' '*.html' '*.1' '*.7' '*.8' '*.yaml' | grep -vE '/(testdata|corpus|golden)/')
 if [ ${#texts[@]} -gt 0 ]; then
     while IFS= read -r line; do if [ -n "$line" ]; then finding "$line"; fi; done \
         < <(codespell -q 3 -L "$(tr '\n' ',' <"$LINT/words.ok")" "${texts[@]}" 2>&1 || true)

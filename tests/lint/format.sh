@@ -24,13 +24,13 @@ if [ ${#sources[@]} -gt 0 ]; then
 fi
 # an empty file has no record, so END compares the arguments
 while IFS= read -r f; do finding "$f: no SPDX line on top"; done < <(
-    files '*.c' '*.h' '*.cu' '*.sh' '*.py' | grep -v '/testdata/' | tr '\n' '\0' | xargs -0 awk '
+    files '*.c' '*.h' '*.cu' '*.sh' '*.py' '*.js' '*.css' '*.html' | grep -v '/testdata/' | tr '\n' '\0' | xargs -0 awk '
         FNR <= 3 && /SPDX-License-Identifier: Apache-2.0/ { has[FILENAME] = 1 }
         FNR > 3 { nextfile }
         END { for (i = 1; i < ARGC; i++) if (!(ARGV[i] in has)) print ARGV[i] }'
 )
 while IFS= read -r line; do finding "$line: blank at the end of the line"; done \
-    < <(files '*.c' '*.h' '*.cu' '*.sh' '*.py' '*.mk' '*.md' | xargs -r -d '\n' grep -nE '[ 	]+$' /dev/null | cut -d: -f1,2)
+    < <(files '*.c' '*.h' '*.cu' '*.sh' '*.py' '*.mk' '*.md' '*.js' '*.css' '*.html' | xargs -r -d '\n' grep -nE '[ 	]+$' /dev/null | cut -d: -f1,2)
 while IFS= read -r line; do finding "$line: tab"; done \
-    < <(files '*.c' '*.h' '*.cu' '*.sh' '*.py' | xargs -r -d '\n' grep -nP '^ *\t' /dev/null | cut -d: -f1,2)
+    < <(files '*.c' '*.h' '*.cu' '*.sh' '*.py' '*.js' '*.css' '*.html' | xargs -r -d '\n' grep -nP '^ *\t' /dev/null | cut -d: -f1,2)
 finish

@@ -11,7 +11,7 @@ trap 'rm -f "$over"' EXIT
 while read -r n f; do
     echo "lines $f" >>"$over"
     allowed lines "$f" || finding "$f: $n lines, at most $MAX_FILE"
-done < <(files '*.c' '*.h' '*.py' '*.sh' '*.mk' Makefile | tr '\n' '\0' | xargs -0 -n 1000 wc -l \
+done < <(files '*.c' '*.h' '*.py' '*.sh' '*.mk' '*.js' '*.css' Makefile | tr '\n' '\0' | xargs -0 -n 1000 wc -l \
     | awk -v max=$MAX_FILE '$1 > max && $2 != "total"')
 
 mapfile -t sources < <(files '*.c')

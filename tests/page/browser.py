@@ -124,7 +124,9 @@ class Tab:
         self.requests: list[str] = []
         self.complaints: list[str] = []  # exceptions, errors of the console, violations of the policy
         self.context = browser.call("Target.createBrowserContext")["browserContextId"]
-        target = browser.call("Target.createTarget", url="about:blank", browserContextId=self.context)["targetId"]
+        target = browser.call("Target.createTarget", url="about:blank", browserContextId=self.context)[
+            "targetId"
+        ]
         self.session = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         browser.tabs[self.session] = self
         for domain in ("Page", "Runtime", "Network", "Log", "Audits"):

@@ -71,7 +71,9 @@ class Page:
         return sum(part in path for path in self.seen)
 
     def listed(self, namespace: str) -> dict:
-        rows = [r for r in self.rows.values() if namespace in ("", r["namespace"]) and r["kind"] in self.kinds]
+        rows = [
+            r for r in self.rows.values() if namespace in ("", r["namespace"]) and r["kind"] in self.kinds
+        ]
         return {"jobs": rows, "kinds": self.kinds}
 
     def close(self) -> None:
@@ -159,7 +161,14 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(b": ping\n\n")
 
     def job(self, page: Page, kind: str, namespace: str, name: str, part: str | None, query: dict) -> None:
-        r = next((r for r in page.rows.values() if (r["kind"], r["namespace"], r["name"]) == (kind, namespace, name)), None)
+        r = next(
+            (
+                r
+                for r in page.rows.values()
+                if (r["kind"], r["namespace"], r["name"]) == (kind, namespace, name)
+            ),
+            None,
+        )
         access = {"events": "events" not in page.denied, "log": "log" not in page.denied}
         if "get" in page.denied:
             self.refuse(403, f"you may not get {kind} in namespace {namespace}.")
@@ -185,8 +194,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    args = [int(x) for x in sys.argv[1:]]
-    p = Page(jobs.special() + jobs.many((args + [8080, 990][len(args) :])[1] if len(args) > 1 else 990), args[0] if args else 8080)
+    port, n = [int(x) for x in sys.argv[1:3]] + [8080, 990][len(sys.argv[1:3]) :]
+    p = Page(jobs.special() + jobs.many(n), port)
     print(f"{p.url}#token={TOKEN}", flush=True)
     while True:
         time.sleep(3600)

@@ -15,7 +15,10 @@ EVIL = (
 MESSAGES = {
     "Running": ("AllWorkersRunning", "all 4 workers run"),
     "Succeeded": ("AllWorkersSucceeded", "every worker exited with code 0"),
-    "Pending": ("WorkersNotRunning", "1 of 4 workers runs; worker 2 waits: insufficient nvidia.com/gpu on 12 nodes"),
+    "Pending": (
+        "WorkersNotRunning",
+        "1 of 4 workers runs; worker 2 waits: insufficient nvidia.com/gpu on 12 nodes",
+    ),
     "Created": ("Creating", "objects are being created"),
     "Restarting": ("JobRestarting", "restart 2 of 5 in 40 s: rank 3 on node gpu-07 exited with code 1"),
     "Suspended": ("JobSuspended", "suspend: true"),
@@ -24,7 +27,7 @@ MESSAGES = {
 
 
 def ago(seconds: float) -> str:
-    t = dt.datetime.now(dt.UTC if hasattr(dt, "UTC") else dt.timezone.utc) - dt.timedelta(seconds=seconds)
+    t = dt.datetime.now(dt.timezone.utc) - dt.timedelta(seconds=seconds)
     return t.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -165,7 +168,12 @@ def detail(r: dict) -> dict:
     text = EVIL if evil else "the container reached its memory limit of 64Gi"
     is_stalled = bool(r.get("stalled"))
     conditions = [
-        {"type": "Created", "status": "True", "reason": "JobCreated", "message": "all objects were created"},
+        {
+            "type": "Created",
+            "status": "True",
+            "reason": "JobCreated",
+            "message": "all objects were created",
+        },
         {
             "type": "Running",
             "status": "True" if r["state"] == "Running" else "False",
@@ -176,7 +184,9 @@ def detail(r: dict) -> dict:
     if is_stalled:
         conditions.append({"type": "Stalled", "status": "True", "reason": "Lock", "message": r["message"]})
     if r.get("straggling"):
-        conditions.append({"type": "Straggling", "status": "True", "reason": "RankSlow", "message": r["message"]})
+        conditions.append(
+            {"type": "Straggling", "status": "True", "reason": "RankSlow", "message": r["message"]}
+        )
     for c in conditions:
         c["lastTransitionTime"] = ago(240)
     made = {
@@ -194,10 +204,22 @@ def detail(r: dict) -> dict:
             "ratio": "91%",
             "startTime": r["created"],
             "time": ago(7),
-            "seconds": {"training": 7400, "queued": 320, "pulling": 95, "starting": 41, "repeated": 180, "down": 75},
+            "seconds": {
+                "training": 7400,
+                "queued": 320,
+                "pulling": 95,
+                "starting": 41,
+                "repeated": 180,
+                "down": 75,
+            },
             "gpuSeconds": {"training": 118_400, "starting": 656, "repeated": 2880, "down": 1200},
             "losses": [
-                {"part": "queued", "reason": EVIL if evil else "insufficient nvidia.com/gpu", "seconds": 320, "count": 1},
+                {
+                    "part": "queued",
+                    "reason": EVIL if evil else "insufficient nvidia.com/gpu",
+                    "seconds": 320,
+                    "count": 1,
+                },
                 {"part": "repeated", "reason": "WorkerFailed", "seconds": 180, "count": 2},
             ],
             "current": {"part": "stalled" if is_stalled else "training"},
@@ -228,8 +250,22 @@ def detail(r: dict) -> dict:
 def events(r: dict) -> list[dict]:
     text = EVIL if r["name"] == "hostile" else "Back-off restarting failed container"
     out = [
-        {"time": ago(4000), "type": "Normal", "reason": "JobCreated", "object": f"HorovodJob/{r['name']}", "message": "all objects were created", "count": 1},
-        {"time": ago(600), "type": "Warning", "reason": text if r["name"] == "hostile" else "BackOff", "object": f"Pod/{r['name']}-worker-1", "message": text, "count": 12},
+        {
+            "time": ago(4000),
+            "type": "Normal",
+            "reason": "JobCreated",
+            "object": f"HorovodJob/{r['name']}",
+            "message": "all objects were created",
+            "count": 1,
+        },
+        {
+            "time": ago(600),
+            "type": "Warning",
+            "reason": text if r["name"] == "hostile" else "BackOff",
+            "object": f"Pod/{r['name']}-worker-1",
+            "message": text,
+            "count": 12,
+        },
     ]
     return out
 
@@ -257,11 +293,15 @@ def stacks(r: dict) -> str:
         return EVIL + "\n" + "x" * 100_000
     if not r.get("stalled"):
         return ""
-    return "rank 6 (gpu-01, pid 42): Lock\n  data.py:88 next_batch\n    with self.lock:\n  train.py:140 main\n"
+    return (
+        "rank 6 (gpu-01, pid 42): Lock\n  data.py:88 next_batch\n    with self.lock:\n  train.py:140 main\n"
+    )
 
 
 def log(r: dict, rank: str, tail: int) -> str:
     if r["name"] == "hostile":
-        return EVIL + "\n" + "<b>" * 33_000 + "\n\x1b[1;32mgreen\x1b[0m done\n 10%|#\r 55%|###\r100%|#####\n"
+        return (
+            EVIL + "\n" + "<b>" * 33_000 + "\n\x1b[1;32mgreen\x1b[0m done\n 10%|#\r 55%|###\r100%|#####\n"
+        )
     lines = [f"[{rank or 'all'}] step {60_000 + i} loss {0.5 - i / 10_000:.4f}" for i in range(400)]
     return "\n".join(lines[-tail:]) + "\n"

@@ -12,7 +12,8 @@ const TABS = { // every: seconds between requests while it is shown; right: of t
   log: { head: "Log", every: 5, access: "log", right: "get on pods/log" },
 };
 const DETAIL_S = 15, DETAIL_LEAST_S = 2;
-const PARTS = ["training", "stalled", "repeated", "down", "starting", "meeting", "pulling", "queued", "suspended"];
+const PARTS = ["training", "stalled", "repeated", "down", "starting", "meeting", "pulling", "queued",
+  "suspended"];
 
 function openJob(kind, ns, name, tab) {
   const path = pathOf({ kind, namespace: ns, name });
@@ -23,7 +24,6 @@ function openJob(kind, ns, name, tab) {
     put($("job-error"), "");
     $("job-title").replaceChildren(make("span", { class: "quiet" }, `${ns}/`), name,
       ...(kind === "mpijobs" ? [" ", make("span", { class: "tag" }, "MPIJob")] : []));
-    $("up").href = lists.at || "#/";
     for (const a of $("tabs").querySelectorAll("a")) a.href = `#/${path}/${a.dataset.tab}`;
     document.title = clean(`${ns}/${name}`);
   }
@@ -57,6 +57,7 @@ function closeJob() {
 // The stream has sent something: the header follows at once, the rest is fetched again.
 function noteJob() {
   if (!job) return;
+  $("up").href = listHash();
   const found = [...jobs.values()].find((j) => j.row.kind === job.kind && j.row.namespace === job.ns &&
     j.row.name === job.name)?.row;
   if (found ? found.version !== job.row?.version : job.isListed && lists.kinds) job.isDue = true;
@@ -87,58 +88,82 @@ async function fetchDetail(j, t) {
     drawOverview(j.detail);
     fetchDue();
   } catch (e) {
-    if (j === job && token) put($("job-error"), e.status === 404 && j.detail ? `The job was deleted. ${e.message}` : e.message);
+    const isGone = e.status === 404 && j.detail;
+    if (j === job && token) put($("job-error"), `${isGone ? "The job was deleted. " : ""}${e.message}`);
   } finally {
     j.detailBusy = false;
   }
 }
 
 function drawHeader() {
-  const { row: r, detail: d } = job;
+  const { row: r, detail: d } = job, p = r.progress ?? {}, done = doneOf(r);
+  const epoch = p.epoch === undefined || done.startsWith("epoch") ? "" : `epoch ${p.epoch}`;
   putMarks($("job-marks"), marksOf(r));
   put($("job-why"), r.message ?? r.reason);
   putBar($("job-bar"), r);
-  const p = r.progress ?? {};
-  put($("job-done"), [doneOf(r), p.epoch !== undefined && !doneOf(r).startsWith("epoch") && `epoch ${p.epoch}` +
-    (p.totalEpochs ? `/${p.totalEpochs}` : ""), r.state === "Running" && p.stepsPerSecond && `${rate(p.stepsPerSecond)} steps/s`,
-  etaOf(r) && `ETA ${etaOf(r)}`].filter(Boolean).join(", "));
+  put($("job-done"), joined(", ", done, epoch + (epoch && p.totalEpochs ? `/${p.totalEpochs}` : ""),
+    r.state === "Running" && p.stepsPerSecond ? `${rate(p.stepsPerSecond)} steps/s` : "",
+    etaOf(r) && `ETA ${etaOf(r)}`));
   $("job-progress").hidden = !r.progress;
-  const notes = (d.conditions ?? []).filter((c) => ["Stalled", "Straggling"].includes(c.type) && c.status === "True" && c.message !== r.message)
-    .map((c) => [c.type, `since ${duration(seconds(c.lastTransitionTime))}: ${c.message}`]);
-  if (isNew($("job-notes"), notes)) {
-    $("job-notes").replaceChildren(...notes.map(([type, text]) =>
-      make("p", { class: `note ${MARKS[type][1]}` }, make("b", {}, `${MARKS[type][0]} ${type} `), text)));
-  }
+  const notes = (d.conditions ?? []).filter((c) => c.status === "True" && c.message !== r.message &&
+    ["Stalled", "Straggling"].includes(c.type));
+  if (!isNew($("job-notes"), notes)) return;
+  $("job-notes").replaceChildren(...notes.map((c) => make("p", { class: `note ${MARKS[c.type][1]}` },
+    make("b", {}, `${MARKS[c.type][0]} ${c.type}`),
+    ` since ${duration(seconds(c.lastTransitionTime))}: ${c.message}`)));
 }
 
 function drawOverview(d) {
-  const r = d.job, s = d.spec ?? {}, g = d.goodput ?? {}, f = d.firstFailure ?? {}, p = r.progress ?? {};
-  const rates = d.report?.rates ?? {};
   drawCharts(d.history ?? {});
+  drawFacts(d, d.job, d.spec ?? {});
+  drawFailure(d.firstFailure ?? {});
+  drawGoodput(d.goodput ?? {});
+  fillPairs($("metrics"), Object.entries(d.job.progress?.metrics ?? {}));
+  fillTable($("pods"), "Pods", ["Pod", "Phase", "Ready", "Ranks", "Node", "IP", "#Age", "Why"],
+    (d.pods ?? []).map((x) => [x.name, [x.phase, x.phase === "Failed" ? "bad" : ""],
+      x.ready ? "yes" : "no", x.ranks, x.node, x.ip, duration(seconds(x.created)), [podWhy(x), "long"]]));
+  fillTable($("conditions"), "Conditions", ["Condition", "Status", "Since", "Reason", "Message"],
+    (d.conditions ?? []).map((c) => [c.type, c.status, duration(seconds(c.lastTransitionTime)), c.reason,
+      [c.message, "long"]]));
+}
+
+function drawFacts(d, r, s) {
+  const free = r.replacements ? `, and ${number(r.replacements)} not counted` : "";
+  const bus = d.report?.rates?.busBytesPerSecond;
   fillPairs($("facts"), [
-    ["Workers", r.workers], ["Ranks", number(r.ranks)], ["Slots", number(s.slots)], ["Framework", s.framework],
-    ["Queue", s.queue], ["Image", s.image], ["Command", s.command?.map(quoted).join(" ")],
-    ["Created", when(r.created)], ["Started", when(r.started)], ["Finished", when(r.finished)],
-    ["Restarts", r.restarts || r.replacements
-      ? `${number(r.restarts ?? 0)}${r.replacements ? `, and ${number(r.replacements)} not counted` : ""}` : undefined],
-    ["Reported", d.reportAge === undefined ? undefined : `${duration(d.reportAge)} ago: ${d.report?.state ?? ""}`],
-    ["Bus", rates.busBytesPerSecond > 0 ? `${number(rates.busBytesPerSecond / 1e9, " GB/s")}` : undefined]]);
-  fillPairs($("metrics"), Object.entries(p.metrics ?? {}));
-  fillPairs($("failure"), [["What", f.message], ["Rank", number(f.rank)], ["Pod", f.pod], ["Node", f.node],
-    ["Exit code", number(f.exitCode)], ["Signal", number(f.signal)], ["Time", when(f.time)]]);
+    ["Workers", r.workers],
+    ["Ranks", number(r.ranks)],
+    ["Slots", number(s.slots)],
+    ["Framework", s.framework],
+    ["Queue", s.queue],
+    ["Image", s.image],
+    ["Command", s.command?.map(quoted).join(" ")],
+    ["Created", when(r.created)],
+    ["Started", when(r.started)],
+    ["Finished", when(r.finished)],
+    ["Restarts", r.restarts || free ? `${number(r.restarts ?? 0)}${free}` : ""],
+    ["Reported", d.report && `${duration(d.reportAge)} ago: ${d.report.state}`],
+    ["Bus", bus > 0 ? number(bus / 1e9, " GB/s") : ""],
+  ]);
+}
+
+function drawFailure(f) {
+  fillPairs($("failure"), [
+    ["What", f.message],
+    ["Rank", number(f.rank)],
+    ["Pod", f.pod],
+    ["Node", f.node],
+    ["Exit code", number(f.exitCode)],
+    ["Signal", number(f.signal)],
+    ["Time", when(f.time)],
+  ]);
   put($("failure-output"), f.output && plain(f.output));
   $("failure-output").hidden = !f.output;
-  drawGoodput(g);
-  fillTable($("pods"), "Pods", ["Pod", "Phase", "Ready", "Ranks", "Node", "IP", "#Age", "Why"],
-    (d.pods ?? []).map((x) => [x.name, [x.phase, x.phase === "Failed" ? "bad" : ""], x.ready ? "yes" : "no", x.ranks, x.node,
-      x.ip, duration(seconds(x.created)), [podWhy(x), "long"]]));
-  fillTable($("conditions"), "Conditions", ["Condition", "Status", "Since", "Reason", "Message"],
-    (d.conditions ?? []).map((c) => [c.type, c.status, duration(seconds(c.lastTransitionTime)), c.reason, [c.message, "long"]]));
 }
 
 const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
-const podWhy = (x) => [x.waiting, x.exitSignal ? `signal ${x.exitSignal}` : x.exitCode ? `exit code ${x.exitCode}` : "",
-  x.reason, x.message].filter(Boolean).join(": ");
+const podWhy = (x) => joined(": ", x.waiting,
+  x.exitSignal ? `signal ${x.exitSignal}` : x.exitCode ? `exit code ${x.exitCode}` : "", x.reason, x.message);
 
 function drawCharts(h) {
   if (!isNew($("charts"), h)) return;
@@ -174,21 +199,20 @@ function makeChart(head, points, format, every) {
 
 function drawGoodput(g) {
   const parts = PARTS.map((name) => [name, g.seconds?.[name] ?? 0]).filter(([, s]) => s > 0);
-  const all = parts.reduce((sum, [, s]) => sum + s, 0), hours = (s) => (s ? number(s / 3600, "") : "");
-  $("goodput-bar").hidden = $("goodput-ratio").hidden = !all;
-  put($("goodput-ratio"), `${g.ratio ?? "?"} training in ${duration(all)}${g.current?.part ? `; now ${g.current.part}` : ""}`);
-  $("goodput-ratio").previousElementSibling.hidden = !all;
-  $("goodput-bar").setAttribute("aria-label", parts.map(([name, s]) => `${name} ${percent(s / all)}`).join(", "));
-  if (isNew($("goodput-bar"), parts)) {
-    $("goodput-bar").replaceChildren(...parts.map(([name, s]) => {
-      const e = make("span", { class: `part ${name}` });
-      e.style.flexGrow = s;
-      return e;
-    }));
+  const all = parts.reduce((sum, [, s]) => sum + s, 0), bar = $("goodput-bar"), ratio = $("goodput-ratio");
+  const losses = (g.losses ?? []).map((l) =>
+    `${l.part} ${duration(l.seconds)}: ${l.reason}${l.count > 1 ? `, ${l.count} times` : ""}`);
+  ratio.previousElementSibling.hidden = ratio.hidden = bar.hidden = !all;
+  put(ratio, joined("; ", `${g.ratio ?? "?"} training in ${duration(all)}`,
+    g.current?.part && `now ${g.current.part}`));
+  bar.setAttribute("aria-label", parts.map(([name, s]) => `${name} ${percent(s / all)}`).join(", "));
+  if (isNew(bar, parts)) {
+    bar.replaceChildren(...parts.map(([name]) => make("span", { class: name })));
+    parts.forEach(([, s], i) => (bar.children[i].style.flexGrow = s));
   }
-  fillTable($("goodput"), "Goodput", ["Part", "#Time", "#Seconds", "#Share", "#GPU hours"], parts.map(([name, s]) =>
-    [[name, `part ${name}`], duration(s), number(s), percent(s / all), hours(g.gpuSeconds?.[name])]));
-  const losses = (g.losses ?? []).map((l) => `${l.part} ${duration(l.seconds)}: ${l.reason}${l.count > 1 ? `, ${l.count} times` : ""}`);
+  fillTable($("goodput"), "Goodput", ["Part", "#Time", "#Seconds", "#Share", "#GPU hours"],
+    parts.map(([name, s]) => [[name, `part ${name}`], duration(s), number(s), percent(s / all),
+      rate((g.gpuSeconds?.[name] || NaN) / 3600)]));
   if (isNew($("losses"), losses)) $("losses").replaceChildren(...losses.map((text) => make("li", {}, text)));
 }
 
@@ -200,9 +224,10 @@ async function fetchTab(j, tab, t) {
       put($("other-note"), `You may not see this. It takes the right ${tab.right} in namespace ${j.ns}.`);
       return;
     }
-    let path = `jobs/${j.path}/${j.tab}`;
-    if (j.tab === "log") path += `?${$("rank").value && `rank=${$("rank").valueAsNumber}&`}tail=${$("tail").value || 200}`;
-    const data = await fetchJson(path, AbortSignal.any([busy.signal, j.abort.signal]));
+    const query = new URLSearchParams({ tail: $("tail").value || 200 });
+    if ($("rank").value) query.set("rank", $("rank").value);
+    const data = await fetchJson(`jobs/${j.path}/${j.tab}${j.tab === "log" ? `?${query}` : ""}`,
+      AbortSignal.any([busy.signal, j.abort.signal]));
     if (isCurrent()) drawTab(j, data);
   } catch (e) {
     if (isCurrent() && token && !busy.signal.aborted) put($("other-note"), e.message);
@@ -211,33 +236,38 @@ async function fetchTab(j, tab, t) {
   }
 }
 
-function drawTab(j, data) {
-  let note = "", text = "", rows = [];
-  if (j.tab === "events") {
-    rows = data.events.toReversed();
-    fillTable($("other-table"), "Events, the newest first", ["#Age", "Type", "Reason", "Object", "Message", "#Count"],
-      rows.slice(0, j.limit).map((e) => [duration(seconds(e.time)), [e.type, e.type === "Warning" ? "warn" : ""], e.reason, e.object,
-        [e.message, "long"], number(e.count ?? 1)]));
-    note = rows.length ? "" : "There are no Events. Kubernetes deletes them after a while.";
-  } else if (j.tab === "ranks") {
-    rows = data.ranks;
+// Each returns [rows, text, note]: of how many rows the table has the first, the text, what is to be said.
+const DRAW = {
+  events(j, data) {
+    fillTable($("other-table"), "Events, the newest first", ["#Age", "Type", "Reason", "Object", "Message",
+      "#Count"], data.events.toReversed().slice(0, j.limit).map((e) => [duration(seconds(e.time)),
+      [e.type, e.type === "Warning" ? "warn" : ""], e.reason, e.object, [e.message, "long"],
+      number(e.count ?? 1)]));
+    return [data.events, "", data.events.length ? "" : "No Events. Kubernetes deletes them after a while."];
+  },
+  ranks(j, data) {
     const slots = j.detail.report?.slots || j.detail.spec?.slots || 1;
-    fillTable($("other-table"), "Ranks", ["#Rank", "#Worker", "State", "#Steps", "#Steps/s", "#Waits", "#Cores", "#Memory", "#PID"],
-      rows.slice(0, j.limit).map((r) => {
-        const per = (v) => (r.age > 0 && v !== undefined ? v / r.age : undefined);
-        return [r.rank, Math.floor(r.rank / slots), r.stoppedSeconds > 0 ? ["Stopped", "bad"] : r.state, number(r.steps),
-          rate(per(r.steps)), percent(per(r.blockedNanoseconds / 1e9)), rate(per(r.cpuSeconds)), mebi(r.residentBytes), r.pid];
-      }));
-    note = rows.length ? "" : "No rank has reported yet.";
-  } else {
-    text = plain(data.text);
-    note = j.tab === "log" ? `${data.pod}, container ${data.container}${text ? "" : ": nothing yet"}`
-      : text ? "" : "No examination yet. The agents examine the ranks when a collective stalls.";
-  }
+    fillTable($("other-table"), "Ranks", ["#Rank", "#Worker", "State", "#Steps", "#Steps/s", "#Waits",
+      "#Cores", "#Memory", "#PID"], data.ranks.slice(0, j.limit).map((r) => {
+      const per = (v) => (r.age > 0 && v !== undefined ? v / r.age : undefined);
+      return [r.rank, Math.floor(r.rank / slots), r.stoppedSeconds > 0 ? ["Stopped", "bad"] : r.state,
+        number(r.steps), rate(per(r.steps)), percent(per(r.blockedNanoseconds / 1e9)),
+        rate(per(r.cpuSeconds)), mebi(r.residentBytes), r.pid];
+    }));
+    return [data.ranks, "", data.ranks.length ? "" : "No rank has reported yet."];
+  },
+  stacks: (j, data) => [[], plain(data.text), data.text ? ""
+    : "No examination yet. The agents examine the ranks when a collective stalls."],
+  log: (j, data) => [[], plain(data.text),
+    `${data.pod}, container ${data.container}${data.text ? "" : ": nothing yet"}`],
+};
+
+function drawTab(j, data) {
+  const pre = $("other-text"), [rows, text, note] = DRAW[j.tab](j, data), left = rows.length - j.limit;
+  const isAtEnd = pre.hidden || pre.scrollTop + pre.clientHeight >= pre.scrollHeight - 4;
   put($("other-note"), note);
-  $("other-more").hidden = rows.length <= j.limit;
-  put($("other-more"), `Show ${number(Math.min(SHOWN, rows.length - j.limit))} more of ${number(rows.length)}`);
-  const pre = $("other-text"), isAtEnd = pre.hidden || pre.scrollTop + pre.clientHeight >= pre.scrollHeight - 4;
+  $("other-more").hidden = left <= 0;
+  put($("other-more"), `Show ${number(Math.min(SHOWN, left))} more of ${number(rows.length)}`);
   pre.hidden = !text;
   put(pre, text);
   if (j.tab === "log" && isAtEnd) pre.scrollTop = pre.scrollHeight;

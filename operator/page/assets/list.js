@@ -3,12 +3,12 @@
 "use strict";
 
 const jobs = new Map(); // uid: {row, tr, find, isStale}
-const lists = { q: "", state: "", sort: "age", limit: SHOWN, kinds: null, refused: false, at: "", scroll: 0 };
+const lists = { q: "", state: "", sort: "age", limit: SHOWN, kinds: null, refused: false, scroll: 0 };
 
 const COLUMNS = { // key: [head, value to sort by, class]
   state: ["State", (r) => Object.keys(MARKS).indexOf(marksOf(r)[0])],
   job: ["Job", (r) => `${r.namespace}/${r.name}`],
-  workers: ["Workers", (r) => (r.workers === undefined ? undefined : parseInt(r.workers.split("/").pop(), 10)), "n"],
+  workers: ["Workers", (r) => parseInt(r.workers?.split("/").pop(), 10) || undefined, "n"],
   progress: ["Progress", (r) => r.progress?.percentage],
   rate: ["Steps/s", (r) => r.progress?.stepsPerSecond, "n"],
   eta: ["ETA", (r) => (etaOf(r) === "" ? undefined : Date.parse(r.progress.eta)), "n"],
@@ -16,8 +16,8 @@ const COLUMNS = { // key: [head, value to sort by, class]
   why: ["Why", (r) => whyOf(r) || undefined],
 };
 
-const marksOf = (r) => [r.stalled && "Stalled", r.straggling && "Straggling", r.state, r.terminating && "Ending"]
-  .filter(Boolean);
+const marksOf = (r) => [r.stalled && "Stalled", r.straggling && "Straggling", r.state,
+  r.terminating && "Ending"].filter(Boolean);
 const isFine = (r) => (r.state === "Running" || r.state === "Succeeded") && marksOf(r).length === 1;
 const whyOf = (r) => (isFine(r) ? "" : r.message ?? r.reason ?? "");
 const pathOf = (r) => `${r.kind}/${encodeURIComponent(r.namespace)}/${encodeURIComponent(r.name)}`;
@@ -38,12 +38,13 @@ function putMarks(host, words) {
   host.replaceChildren(...words.flatMap((word, i) => {
     let [symbol, look] = MARKS[word] ?? ["?", "quiet"];
     if (i && look === "good") look = "quiet";
-    return [make("span", { class: `mark ${look}` }, make("span", { "aria-hidden": "true" }, symbol), ` ${word}`), " "];
+    return [make("span", { class: `mark ${look}` }, make("span", { "aria-hidden": "true" }, symbol),
+      ` ${word}`), " "];
   }));
 }
 
 function putBar(bar, r) {
-  bar.hidden = r.progress?.percentage === undefined;
+  bar.hidden = typeof r.progress?.percentage !== "number";
   if (!bar.hidden) bar.value = r.progress.percentage;
 }
 
@@ -53,7 +54,8 @@ function takeRows(isAll, data) {
     const old = jobs.get(row.uid);
     seen.add(row.uid);
     if (old && JSON.stringify(old.row) === JSON.stringify(row)) continue;
-    const find = [row.namespace + "/" + row.name, KINDS[row.kind], ...marksOf(row), whyOf(row)].join(" ").toLowerCase();
+    const find = [`${row.namespace}/${row.name}`, KINDS[row.kind], ...marksOf(row), whyOf(row)].join(" ")
+      .toLowerCase();
     jobs.set(row.uid, { row, tr: old?.tr, find, isStale: true });
   }
   const gone = isAll ? [...jobs.keys()].filter((uid) => !seen.has(uid)) : data.gone ?? [];
@@ -89,7 +91,8 @@ function drawList() {
     th.setAttribute("aria-sort", !is ? "none" : isDown ? "descending" : "ascending");
   }
   $("jobs").hidden = !shown.length;
-  put($("shown"), shown.length < chosen.length ? `${number(shown.length)} of ${number(chosen.length)} jobs` : "");
+  put($("shown"), shown.length < chosen.length ? `${number(shown.length)} of ${number(chosen.length)} jobs`
+    : "");
   $("more").hidden = shown.length === chosen.length;
   put($("more"), `Show ${number(Math.min(SHOWN, chosen.length - shown.length))} more`);
   drawNote(shown.length);
@@ -109,11 +112,11 @@ function placeRows(body, rows) {
 const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 
 function drawNote(n) {
-  const missing = Object.keys(KINDS).filter((k) => lists.kinds && !lists.kinds.includes(k)).map((k) => KINDS[k] + "s");
+  const missing = Object.keys(KINDS).filter((k) => lists.kinds && !lists.kinds.includes(k));
   const note = lists.refused ? "" : !lists.kinds ? "Loading…" : n ? ""
     : jobs.size ? "No job matches the filter." : scope ? `No jobs in namespace ${scope}.` : "No jobs.";
-  put($("list-note"), [note, ...missing.map((k) => `Without ${k}: you may not list them, or this operator has none.`)]
-    .join(" ").trim());
+  put($("list-note"), joined(" ", note, ...missing.map((k) =>
+    `Without ${KINDS[k]}s: you may not list them, or this operator has none.`)));
 }
 
 function drawStates(found) {
@@ -130,7 +133,8 @@ function drawStates(found) {
 function drawRow(j) {
   const r = j.row;
   if (!j.tr) {
-    const link = make("a", { href: `#/${pathOf(r)}` }, make("span", { class: "quiet" }, `${r.namespace}/`), r.name);
+    const link = make("a", { href: `#/${pathOf(r)}` },
+      make("span", { class: "quiet" }, `${r.namespace}/`), r.name);
     const job = make("th", { scope: "row", role: "rowheader" }, link);
     if (r.kind === "mpijobs") job.append(" ", make("span", { class: "tag" }, "MPIJob"));
     const cells = Object.entries(COLUMNS).map(([key, [head, , look = ""]]) => key === "job" ? job

@@ -63,7 +63,8 @@ function route() {
   }
   closeJob();
   document.title = "Jobs";
-  const given = new URLSearchParams(query), sort = given.get("sort") ?? "age", state = given.get("state") ?? "";
+  const given = new URLSearchParams(query);
+  const sort = given.get("sort") ?? "age", state = given.get("state") ?? "";
   Object.assign(lists, { q: given.get("q") ?? "", state: Object.hasOwn(MARKS, state) ? state : "",
     sort: Object.hasOwn(COLUMNS, sort.replace("-", "")) ? sort : "age" });
   $("filter").value = lists.q;
@@ -87,11 +88,12 @@ function decoded(part) {
 
 function onKey(e) {
   if (e.ctrlKey || e.altKey || e.metaKey || e.isComposing || $("keys").open || !token) return;
-  const isInput = e.target instanceof HTMLInputElement && e.target.type !== "checkbox", isList = !$("list").hidden;
+  const isInput = e.target instanceof HTMLInputElement && e.target.type !== "checkbox";
+  const isList = !$("list").hidden;
   if (e.key === "Escape") {
     if (e.target === $("filter") && lists.q) changeList({ q: $("filter").value = "" });
     else if (isInput) e.target.blur();
-    else if (job) location.hash = $("up").hash;
+    else if (job) location.hash = listHash();
     else return;
   } else if (isInput) {
     if (e.target !== $("filter") || !["ArrowDown", "Enter"].includes(e.key)) return;
@@ -120,7 +122,8 @@ function start() {
       class: `${key} ${look}`.trim() }, button));
   }
   for (const word of ["", ...Object.keys(MARKS)]) {
-    const button = make("button", { type: "button", "data-word": word }, `${word || "All"} `, make("span", { class: "n" }));
+    const button = make("button", { type: "button", "data-word": word }, `${word || "All"} `,
+      make("span", { class: "n" }));
     button.addEventListener("click", () => changeList({ state: lists.state === word ? "" : word }));
     $("states").append(button);
   }
@@ -137,8 +140,9 @@ function start() {
   on("sign-in-form", "submit", () => {
     const text = $("token").value.trim();
     $("token").value = "";
-    if (!/^[!-~]+$/.test(text)) return put($("sign-in-error"), "A token has letters, digits and signs, without blanks.");
-    put($("sign-in-error"), "");
+    const isToken = /^[!-~]+$/.test(text);
+    put($("sign-in-error"), isToken ? "" : "A token has letters, digits and signs, without blanks.");
+    if (!isToken) return;
     signIn(text);
     route();
   });
@@ -159,7 +163,10 @@ function start() {
     job.limit += SHOWN;
     again();
   });
-  on("log-tools", "submit", again);
+  on("log-tools", "submit", () => {
+    clearTab();
+    again();
+  });
   on("follow", "input", again);
   document.addEventListener("keydown", onKey);
   addEventListener("hashchange", route);

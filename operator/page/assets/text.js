@@ -24,6 +24,8 @@ function put(element, value) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+const joined = (by, ...parts) => parts.filter(Boolean).join(by);
+
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -85,7 +87,7 @@ function fillTable(host, caption, columns, rows) {
   host.hidden = !rows.length;
   if (host.previousElementSibling?.tagName === "H3") host.previousElementSibling.hidden = host.hidden;
   if (isNew(host, [caption, columns])) {
-    const heads = columns.map((c) => make("th", c[0] === "#" ? { scope: "col", class: "n" } : { scope: "col" },
+    const heads = columns.map((c) => make("th", { scope: "col", class: c[0] === "#" ? "n" : "" },
       c.replace("#", "")));
     host.replaceChildren(make("table", {}, make("caption", { class: "unseen" }, caption),
       make("thead", {}, make("tr", {}, ...heads)), make("tbody")));
