@@ -16,7 +16,6 @@
 #include "runtime/contract/agent_env.h"
 #include "runtime/live/live_ask.h"
 #include "runtime/live/live_text.h"
-#include "runtime/wire/bytes.h"
 
 #define ANSWER_NS  (10 * NS_PER_S)
 #define EXAMINE_NS (20 * NS_PER_S)
@@ -108,34 +107,24 @@ static int report_print_job(const struct report_options *o,
     return 0;
 }
 
-/* Appends the ranks of one answer; *ret_n is their number. */
-static int report_print_ranks(const struct report_options *o,
-                              struct bytes_reader *in,
-                              bool is_first,
-                              struct strbuf *out,
-                              uint32_t *ret_n,
-                              struct err *err)
+struct report_ranks {
+    const struct report_options *o;
+    struct strbuf *out;
+    bool has_some;
+};
+
+static int report_print_rank(void *arg, const struct live_rank *r)
 {
-    AUTOFREE struct live_rank *r = mem_alloc(sizeof(*r));
-    uint32_t n = bytes_u32(in);
+    struct report_ranks *w = arg;
 
-    for (uint32_t i = 0; r && i < n; i++) {
-        uint32_t n_bytes = bytes_u32(in);
-        const uint8_t *p = bytes_raw(in, n_bytes);
-        int rc = p ? live_rank_unpack(p, n_bytes, r, err)
-                   : err_set(err, -EPROTO, "the list of ranks is cut");
-
-        if (rc < 0)
-            return rc;
-        if (o->is_json) {
-            strbuf_puts(out, is_first && i == 0 ? "" : ",");
-            live_rank_json(r, out);
-        } else {
-            live_rank_text(r, out);
-        }
+    if (w->o->is_json) {
+        strbuf_puts(w->out, w->has_some ? "," : "");
+        live_rank_json(r, w->out);
+    } else {
+        live_rank_text(r, w->out);
     }
-    *ret_n = n;
-    return r ? 0 : -ENOMEM;
+    w->has_some = true;
+    return 0;
 }
 
 static int report_ask(const struct report_source *a,
@@ -157,6 +146,7 @@ static int report_make_ranks(const struct report_source *a,
                              struct err *err)
 {
     struct live_query q = {.kind = QUERY_RANKS, .max = RANKS_MAX};
+    struct report_ranks w = {.o = o, .out = out};
     uint32_t n = RANKS_MAX;
     int rc = 0;
 
@@ -166,12 +156,11 @@ static int report_make_ranks(const struct report_source *a,
         live_rank_text(NULL, out);
     while (rc == 0 && n == RANKS_MAX) {
         AUTOFREE void *p = NULL;
-        struct bytes_reader in = {0};
+        size_t n_bytes;
 
-        rc = report_ask(a, &q, &p, &in.left, err);
-        in.p = p;
+        rc = report_ask(a, &q, &p, &n_bytes, err);
         if (rc == 0)
-            rc = report_print_ranks(o, &in, q.first == 0, out, &n, err);
+            rc = live_ranks_read(p, n_bytes, report_print_rank, &w, &n, err);
         q.first += n;
     }
     if (o->is_json)

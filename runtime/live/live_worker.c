@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of a rank's record. Called by the agents and the hub. */
+/* The tables of a rank's record. Called by the agents, the hub and its readers. */
 #include "runtime/live/live_worker.h"
 
 #include <errno.h>
@@ -7,6 +7,7 @@
 
 #include "runtime/base/mem.h"
 #include "runtime/live/live_progress.h"
+#include "runtime/wire/bytes.h"
 
 #define AT(field) offsetof(struct live_rank, field)
 
@@ -73,4 +74,32 @@ int live_rank_unpack(const void *p, size_t n, struct live_rank *ret, struct err 
 void live_rank_json(const struct live_rank *r, struct strbuf *out)
 {
     live_sections_json(sections, ARRAY_LEN(sections), r, out);
+}
+
+int live_ranks_read(const void *p,
+                    size_t n,
+                    live_rank_fn fn,
+                    void *arg,
+                    uint32_t *ret_n,
+                    struct err *err)
+{
+    AUTOFREE struct live_rank *r = mem_alloc(sizeof(*r));
+    struct bytes_reader in = {.p = p, .left = n};
+    uint32_t n_ranks = bytes_u32(&in);
+    int rc = r ? 0 : err_set(err, -ENOMEM, "out of memory for a rank's record");
+
+    for (uint32_t i = 0; rc == 0 && i < n_ranks; i++) {
+        uint32_t n_bytes = bytes_u32(&in);
+        const uint8_t *record = bytes_raw(&in, n_bytes);
+
+        rc = record ? live_rank_unpack(record, n_bytes, r, err)
+                    : err_set(err, -EPROTO, "the list of ranks is cut");
+        if (rc == 0)
+            rc = fn(arg, r);
+    }
+    if (rc == 0 && in.is_bad)
+        rc = err_set(err, -EPROTO, "the list of ranks is cut");
+    if (rc == 0)
+        *ret_n = n_ranks;
+    return rc;
 }

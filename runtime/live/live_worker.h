@@ -34,4 +34,15 @@ void live_rank_pack(const struct live_rank *r, struct strbuf *out);
 int live_rank_unpack(const void *p, size_t n, struct live_rank *ret, struct err *err);
 void live_rank_json(const struct live_rank *r, struct strbuf *out); /* one object */
 
+/* Reads the answer to QUERY_RANKS: calls fn for each record, until it returns another
+ * value than 0, which is then the result. *ret_n: their number in the answer. -EPROTO with
+ * err; -ENOMEM. */
+typedef int (*live_rank_fn)(void *arg, const struct live_rank *r);
+int live_ranks_read(const void *p,
+                    size_t n,
+                    live_rank_fn fn,
+                    void *arg,
+                    uint32_t *ret_n,
+                    struct err *err);
+
 #endif

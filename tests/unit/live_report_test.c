@@ -188,4 +188,54 @@ UNIT_TEST(rank_packs_and_unpacks)
         "\"progress\":{\"epoch\":2}}");
 }
 
+static int rank_collect(void *arg, const struct live_rank *r)
+{
+    strbuf_printf(arg, "%u ", r->rank);
+    return r->rank == 9 ? -ECANCELED : 0;
+}
+
+static void ranks_pack(const uint32_t *rank, uint32_t n, struct strbuf *out)
+{
+    bytes_put_u32(out, n);
+    for (uint32_t i = 0; i < n; i++) {
+        CLEANUP(strbuf_release) struct strbuf one = {0};
+        struct live_rank r;
+
+        live_rank_init(&r);
+        r.rank = rank[i];
+        strbuf_init(&one, LIVE_REPORT_MAX_BYTES);
+        live_rank_pack(&r, &one);
+        bytes_put_u32(out, (uint32_t)one.n);
+        strbuf_add(out, one.p, one.n);
+    }
+}
+
+UNIT_TEST(ranks_of_an_answer_are_read_until_the_reader_has_enough)
+{
+    CLEANUP(strbuf_release) struct strbuf out = {0}, seen = {0};
+    const uint32_t ranks[] = {3, 4, 9, 10};
+    struct err err = ERR_INIT;
+    uint32_t n = 77;
+
+    strbuf_init(&out, 4 * LIVE_REPORT_MAX_BYTES);
+    strbuf_init(&seen, 100);
+    ranks_pack(ranks, 2, &out);
+    assert_int_equal(live_ranks_read(out.p, out.n, rank_collect, &seen, &n, &err), 0);
+    assert_string_equal(strbuf_str(&seen), "3 4 ");
+    assert_int_equal(n, 2);
+    for (size_t i = 0; i < out.n; i++) { /* cut anywhere */
+        strbuf_clear(&seen);
+        n = 77;
+        assert_int_equal(live_ranks_read(out.p, i, rank_collect, &seen, &n, &err),
+                         -EPROTO);
+        assert_int_equal(n, 77);
+    }
+    strbuf_clear(&out);
+    strbuf_clear(&seen);
+    ranks_pack(ranks, 4, &out);
+    assert_int_equal(live_ranks_read(out.p, out.n, rank_collect, &seen, &n, &err),
+                     -ECANCELED);
+    assert_string_equal(strbuf_str(&seen), "3 4 9 ");
+}
+
 UNIT_MAIN(NULL, NULL)
