@@ -203,40 +203,13 @@ static void logs_options(struct cli *c, struct kubectl *k, bool is_all)
     }
 }
 
-static const char *container_of(const struct job_view *v, const char *role)
-{
-    const struct node *sets =
-        node_get(v->spec, v->kind == KUBE_MPIJOB ? "mpiReplicaSpecs" : "replicaSpecs");
-
-    return node_str(
-        node_item(node_at(node_get(sets, role), "template.spec.containers"), 0),
-        "name");
-}
-
-/* The pod whose log has the lines of the rank; NULL: printed why not. */
-static const char *pod_of_rank(struct cli *c, const struct job_view *v, int64_t rank)
-{
-    uint64_t n_ranks = (uint64_t)v->n_workers * v->slots;
-    char text[200];
-
-    if (rank >= 0 && (uint64_t)rank >= n_ranks) {
-        (void)snprintf(text, sizeof(text),
-                       "--rank: %lld is too large; the job has ranks 0 to %llu",
-                       (long long)rank, (unsigned long long)n_ranks - 1);
-        (void)cli_fail(text);
-        return NULL;
-    }
-    return arena_printf(&c->arena, "%s-worker-%u", v->name,
-                        (uint32_t)((uint64_t)rank / v->slots));
-}
-
 /* Of a job with a launcher: the launcher's pod, or the pods of an MPIJob's launcher. */
-static struct kubectl *logs_of_launcher(struct cli *c, const struct job_view *v)
+static struct kubectl *
+logs_of_launcher(struct cli *c, const struct job_view *v, const char *container)
 {
     const char *role = v->kind == KUBE_MPIJOB ? MPI_LABEL_JOB_ROLE : LABEL_JOB_ROLE;
     const char *selector =
         arena_printf(&c->arena, "%s,%s=launcher", job_pod_selector(&c->arena, v), role);
-    const char *container = container_of(v, "Launcher");
     const char *const words[] = {"logs",
                                  "-l",
                                  selector ? selector : "",
@@ -248,17 +221,17 @@ static struct kubectl *logs_of_launcher(struct cli *c, const struct job_view *v)
 }
 
 static struct kubectl *
-logs_of_rank(struct cli *c, const struct job_view *v, int64_t rank)
+logs_of_worker(struct cli *c, const struct job_view *v, const struct log_place *place)
 {
-    const char *container = container_of(v, "Worker"), *pod = pod_of_rank(c, v, rank);
-    const char *const words[] = {"logs", pod, "-c", container, NULL};
+    const char *pod = arena_printf(&c->arena, "%s-worker-%u", v->name, place->index);
+    const char *const words[] = {"logs", pod, "-c", place->container, NULL};
 
-    return pod && container ? kubectl_new(c, v->ns, words) : NULL;
+    return pod && place->container ? kubectl_new(c, v->ns, words) : NULL;
 }
 
-static struct kubectl *logs_of_workers(struct cli *c, const struct job_view *v)
+static struct kubectl *
+logs_of_workers(struct cli *c, const struct job_view *v, const char *container)
 {
-    const char *container = container_of(v, "Worker");
     const char *most =
         arena_printf(&c->arena, "--max-log-requests=%u", v->n_workers + 8);
     const char *const words[] = {"logs",
@@ -275,24 +248,31 @@ static struct kubectl *logs_of_workers(struct cli *c, const struct job_view *v)
 int online_logs(struct cli *c)
 {
     const char *value = c->args.value[CLI_OPT_RANK];
+    struct log_place place;
     struct err err = ERR_INIT;
     struct kubectl *k;
     struct job_view v;
     uint32_t rank = 0;
+    int rc;
 
     if (value && parse_u32("--rank", value, 0, 1u << 20, &rank, &err) < 0)
         return cli_fail(err.text);
     if (online_job(c, c->args.word[0], &v) != 0)
         return 1;
-    if (value && v.is_tensorflow)
+    rc = log_place_find(&v, value ? (int64_t)rank : -1, &place, &err);
+    if (rc == -ENOTSUP)
         return online_fail(
             &v, "has no ranks (framework tensorflow); kubectl logs shows a pod");
+    if (rc < 0) {
+        (void)err_prefix(&err, "--rank");
+        return cli_fail(err.text);
+    }
     if (v.has_launcher)
-        k = logs_of_launcher(c, &v);
+        k = logs_of_launcher(c, &v, place.container);
     else if (value)
-        k = logs_of_rank(c, &v, rank);
+        k = logs_of_worker(c, &v, &place);
     else
-        k = logs_of_workers(c, &v);
+        k = logs_of_workers(c, &v, place.container);
     if (!k)
         return 1;
     logs_options(c, k, v.has_launcher || !value);

@@ -6,6 +6,7 @@
 #include "operator/cli/core/job_file.h"
 #include "operator/cli/core/job_view.h"
 #include "operator/cli/core/jsonpath.h"
+#include "operator/doc/json.h"
 #include "operator/doc/yaml.h"
 #include "runtime/base/mem.h"
 #include "tests/unit/golden.h"
@@ -98,6 +99,89 @@ UNIT_TEST(lines_of_a_rank_are_found_by_their_prefix)
         if (rows[i].text)
             assert_string_equal(rows[i].line + at, rows[i].text);
     }
+}
+
+UNIT_TEST(the_lines_of_a_rank_are_in_the_log_of_one_container)
+{
+    static const char spec[] =
+        "{\"replicaSpecs\":{\"Worker\":{\"template\":{\"spec\":{\"containers\":"
+        "[{\"name\":\"train\"},{\"name\":\"b\"}]}}},\"Launcher\":{\"template\":{"
+        "\"spec\":"
+        "{\"containers\":[{\"name\":\"start\"}]}}}},\"mpiReplicaSpecs\":{\"Launcher\":"
+        "{\"template\":{\"spec\":{\"containers\":[{\"name\":\"mpi\"}]}}}}}";
+    static const struct {
+        struct job_view v;
+        int64_t rank;
+        enum role role;
+        uint32_t index, n_ranks;
+        const char *container; /* NULL: the problem is: */
+        const char *problem;
+    } rows[] = {
+        {{.n_workers = 2, .slots = 4}, 3, ROLE_WORKER, 0, 4, "train", NULL},
+        {{.n_workers = 2, .slots = 4}, 4, ROLE_WORKER, 1, 4, "train", NULL},
+        {{.n_workers = 2, .slots = 4}, -1, ROLE_WORKER, 0, 4, "train", NULL},
+        {{.n_workers = 2, .slots = 4, .has_launcher = true},
+         7,
+         ROLE_LAUNCHER,
+         0,
+         8,
+         "start",
+         NULL},
+        {{.kind = KUBE_MPIJOB, .n_workers = 1, .slots = 1, .has_launcher = true},
+         0,
+         ROLE_LAUNCHER,
+         0,
+         1,
+         "mpi",
+         NULL},
+        {{.n_workers = 2, .slots = 4},
+         8,
+         ROLE_WORKER,
+         0,
+         0,
+         NULL,
+         "8 is too large; the job has ranks 0 to 7"},
+        {{.n_workers = 2}, 0, ROLE_WORKER, 0, 0, NULL, "the job has no ranks"},
+        {{.n_workers = 2}, -1, ROLE_WORKER, 0, 0, "train", NULL},
+        {{.n_workers = 2, .slots = 1, .is_tensorflow = true},
+         0,
+         ROLE_WORKER,
+         0,
+         0,
+         NULL,
+         "the job has no ranks (framework tensorflow)"},
+        {{.n_workers = 2, .slots = 1, .is_tensorflow = true},
+         -1,
+         ROLE_WORKER,
+         0,
+         1,
+         "train",
+         NULL},
+    };
+    struct arena a;
+    struct node *o;
+
+    arena_init(&a, 1u << 20);
+    assert_int_equal(json_read(&a, spec, strlen(spec), &o, NULL), 0);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct job_view v = rows[i].v;
+        struct log_place place = {.index = 77};
+        struct err err = ERR_INIT;
+
+        v.spec = o;
+        if (rows[i].problem) {
+            assert_true(log_place_find(&v, rows[i].rank, &place, &err) < 0);
+            assert_string_equal(err.text, rows[i].problem);
+            assert_int_equal(place.index, 77);
+            continue;
+        }
+        assert_int_equal(log_place_find(&v, rows[i].rank, &place, &err), 0);
+        assert_int_equal(place.role, rows[i].role);
+        assert_int_equal(place.index, rows[i].index);
+        assert_int_equal(place.n_ranks, rows[i].n_ranks);
+        assert_string_equal(place.container, rows[i].container);
+    }
+    arena_release(&a);
 }
 
 UNIT_TEST(errors_of_kubectl_become_one_sentence)

@@ -31,6 +31,8 @@ const char *job_kind_word(enum kube_kind kind); /* "horovodjob" */
 const char *job_pod_selector(struct arena *a, const struct job_view *v);
 /* True if the Event is about the job, one of its objects or its pods. */
 bool job_has_event(const struct job_view *v, const struct node *event);
+const char *event_time(const struct node *event); /* of the last one; "" if unknown */
+int64_t event_count(const struct node *event);
 /* The scalar at the path as text; NULL: absent. */
 const char *node_text(struct arena *a, const struct node *o, const char *path);
 
@@ -78,6 +80,19 @@ void top_table(struct show_table *t, const struct node *tree, bool is_wide);
  * "[1,3]<stdout>:", after an optional time: the rank, and where its text begins. -1: no
  * prefix. */
 int64_t log_line_rank(const char *line, size_t n, size_t *ret_at);
+
+/* Where a rank's lines are; for rank -1: where all lines are, or those of worker 0. */
+struct log_place {
+    enum role role;
+    uint32_t index;        /* of the worker's pod */
+    const char *container; /* NULL: the object has no pod templates */
+    uint64_t n_ranks;      /* whose lines are in the same log */
+};
+/* -EINVAL: the job has no such rank; -ENOTSUP: its ranks have no prefix; with err. */
+int log_place_find(const struct job_view *v,
+                   int64_t rank,
+                   struct log_place *ret,
+                   struct err *err);
 
 /* What kubectl wrote to standard error, as one sentence in err. what: "job demo" or NULL.
  * -ENOENT: not found; -EACCES: no right; -ENOTSUP: no such kind in the cluster;

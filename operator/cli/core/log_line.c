@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The prefix that hvd-agent, horovodrun and mpirun --tag-output put before each line of a
- * rank. */
+/* The pod whose log has a rank's lines, and the prefix that hvd-agent, horovodrun and
+ * mpirun --tag-output put before each of them. */
+#include <errno.h>
 #include <string.h>
 
 #include "operator/cli/core/job_view.h"
@@ -33,4 +34,38 @@ int64_t log_line_rank(const char *line, size_t n, size_t *ret_at)
         }
     }
     return -1;
+}
+
+/* The first container of the role's template. */
+static const char *container_of(const struct job_view *v, enum role role)
+{
+    const struct node *sets =
+        node_get(v->spec, v->kind == KUBE_MPIJOB ? "mpiReplicaSpecs" : "replicaSpecs");
+    const struct node *set = node_get(sets, role_title(role));
+
+    return node_str(node_item(node_at(set, "template.spec.containers"), 0), "name");
+}
+
+int log_place_find(const struct job_view *v,
+                   int64_t rank,
+                   struct log_place *ret,
+                   struct err *err)
+{
+    uint64_t n_ranks = (uint64_t)v->n_workers * v->slots;
+    enum role role = v->has_launcher ? ROLE_LAUNCHER : ROLE_WORKER;
+
+    if (rank >= 0 && v->is_tensorflow)
+        return err_set(err, -ENOTSUP, "the job has no ranks (framework tensorflow)");
+    if (rank >= 0 && (uint64_t)rank >= n_ranks)
+        return n_ranks == 0 ? err_set(err, -EINVAL, "the job has no ranks")
+                            : err_set(err, -EINVAL,
+                                      "%lld is too large; the job has ranks 0 to %llu",
+                                      (long long)rank, (unsigned long long)n_ranks - 1);
+    *ret = (struct log_place){
+        .role = role,
+        .container = container_of(v, role),
+        .index = rank >= 0 && role == ROLE_WORKER ? (uint32_t)(rank / v->slots) : 0,
+        .n_ranks = role == ROLE_WORKER ? v->slots : n_ranks,
+    };
+    return 0;
 }

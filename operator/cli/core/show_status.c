@@ -153,7 +153,7 @@ void hosts_table(struct show_table *t, const struct node *hosts)
 
 /* --- events ---------------------------------------------------------------------- */
 
-static const char *event_time(const struct node *e)
+const char *event_time(const struct node *e)
 {
     const char *s = node_str(e, "lastTimestamp");
 
@@ -161,6 +161,11 @@ static const char *event_time(const struct node *e)
     s = s ? s : node_str(e, "eventTime");
     s = s ? s : node_str(e, "firstTimestamp");
     return text_or(s ? s : node_str(e, "metadata.creationTimestamp"), "");
+}
+
+int64_t event_count(const struct node *e)
+{
+    return node_int(e, "count", node_int(e, "series.count", 1));
 }
 
 static uint64_t event_us(const struct node *e)
@@ -183,7 +188,7 @@ void events_head(struct show_table *t)
 void event_row(struct show_table *t, const struct show *s, const struct node *e)
 {
     const char *type = text_or(node_str(e, "type"), ""), *object;
-    int64_t count = node_int(e, "count", node_int(e, "series.count", 1));
+    int64_t count = event_count(e);
     char kind[64], age[AGE_SIZE], first[AGE_SIZE];
     size_t i;
 
