@@ -50,7 +50,9 @@ struct client_request {
     uint64_t timeout_ms, id, started_ns;
     uint64_t deadline_ns;  /* urgent: also limits its waiting time; else 0 */
     uint64_t write_number; /* 0: not a write */
-    bool is_urgent, is_list, is_metadata, is_secret, is_strategic, was_unauthorized;
+    size_t max_answer;
+    bool is_urgent, is_list, is_metadata, is_text, is_secret, is_strategic,
+        was_unauthorized;
     kube_done_fn done;
     void *arg;
 };
@@ -212,6 +214,8 @@ int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err)
     r->is_urgent = rq->is_urgent;
     r->is_secret = rq->kind == KUBE_SECRET || rq->kind == KUBE_TOKEN_REVIEW;
     r->is_metadata = rq->is_metadata;
+    r->is_text = rq->is_text;
+    r->max_answer = rq->max_answer ? rq->max_answer : MAX_ANSWER_BYTES;
     r->is_strategic = rq->kind == KUBE_POD;
     r->is_list = !rq->name && strcmp(rq->method, "GET") == 0;
     r->done = rq->done;
@@ -320,11 +324,13 @@ static int request_start(struct client_request *r, struct err *err)
 {
     struct http_request rq = {.method = r->method,
                               .path = r->path,
-                              .accept = r->is_metadata ? METADATA_LIST : NULL,
+                              .accept = r->is_metadata ? METADATA_LIST
+                                        : r->is_text   ? "*/*"
+                                                       : NULL,
                               .body = r->body,
                               .body_n = r->body_n,
                               .timeout_ms = r->timeout_ms,
-                              .max_body = MAX_ANSWER_BYTES,
+                              .max_body = r->max_answer,
                               .is_secret = r->is_secret,
                               .is_fresh =
                                   r->is_urgent && clock_now_ns() < r->kube->fresh_ns,

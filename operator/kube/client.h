@@ -29,6 +29,8 @@ struct kube_request {
                          strategic merge patch */
     size_t body_n;
     bool is_metadata;    /* a list: only the metadata of each object */
+    bool is_text;        /* the answer is text of any form, such as a log */
+    size_t max_answer;   /* bytes; a longer one fails with -E2BIG. 0: the default */
     uint64_t timeout_ms; /* 0: the default, half a minute */
     /* Sent at once: not queued, rate-limited or fenced. Its timeout starts now, even while
      * credentials are fetched. */

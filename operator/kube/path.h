@@ -27,7 +27,7 @@ enum kube_kind {
 const char *kube_kind_name(enum kube_kind k);   /* "HorovodJob", "Pod", ... */
 const char *kube_api_version(enum kube_kind k); /* "ringmaster.dev/v1beta1", "v1" */
 
-/* ns NULL: all namespaces. name NULL: the collection. sub: "status" or NULL. */
+/* ns NULL: all namespaces. name NULL: the collection. sub: "status", "log" or NULL. */
 void kube_path(struct strbuf *out,
                enum kube_kind kind,
                const char *ns,
