@@ -47,19 +47,45 @@ static bool code_is_safe(uint32_t c)
            && !(c >= 0xfff9 && c <= 0xfffb) && !(c >= 0xe0000 && c <= 0xe0fff);
 }
 
+/* Without printf: a log may consist of such bytes. */
+static void text_put_hex(struct strbuf *out, unsigned char c)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char text[] = {'\\', 'x', digits[c >> 4], digits[c & 0xf]};
+
+    strbuf_add(out, text, sizeof(text));
+}
+
+/* How many bytes at p are printable ASCII. */
+static size_t text_plain(const char *p, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n && p[i] >= 0x20 && p[i] < 0x7f)
+        i++;
+    return i;
+}
+
 void text_put_safe(struct strbuf *out, const char *p, size_t n, bool lines)
 {
     while (n > 0) {
         uint32_t c = 0;
-        size_t len = text_decode(p, n, &c);
+        size_t len = text_plain(p, n);
 
+        if (len > 0) {
+            strbuf_add(out, p, len);
+            p += len;
+            n -= len;
+            continue;
+        }
+        len = text_decode(p, n, &c);
         if (len == 0) {
-            strbuf_printf(out, "\\x%02x", (unsigned char)*p);
+            text_put_hex(out, (unsigned char)*p);
             len = 1;
         } else if (c == '\n' || c == '\t') {
             strbuf_putc(out, lines ? (char)c : ' ');
         } else if (c < 0x80 && !code_is_safe(c)) {
-            strbuf_printf(out, "\\x%02x", (unsigned)c);
+            text_put_hex(out, (unsigned char)c);
         } else if (!code_is_safe(c)) {
             strbuf_printf(out, "\\u{%x}", (unsigned)c);
         } else {
