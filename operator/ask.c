@@ -14,9 +14,11 @@
  *  3. Nothing here delays a sync: at most ASK_MAX_AT_ONCE connections with a deadline, at
  *     most SECRETS_AT_ONCE requests to the API server. An answer is bounded, and is not
  *     believed: it can only become text and numbers of its own job's status.
- *  4. One descriptor for the loop: the epoll descriptor of all connections.
+ *  4. One descriptor for the loop: the epoll descriptor of all connections. Those of
+ *     ask_query.c, with a NULL pointer, are in it, too; they have bounds of their own.
  *
- * Called by sync.c (targets and reports), loop.c, serve.c and controller.c. */
+ * Called by sync.c (targets and reports), loop.c, serve.c, controller.c and, for ask_query,
+ * by page/page_agent.c. */
 #include "operator/ask.h"
 
 #include <errno.h>
@@ -25,6 +27,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "operator/ask_query.h"
 #include "operator/core/ask_plan.h"
 #include "operator/job_token.h"
 #include "operator/options.h"
@@ -33,7 +36,6 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
-#include "runtime/live/live_ask.h"
 
 #define SECRETS_AT_ONCE 2u
 #define WARN_FAILURES   4u /* in a row, of one job */
@@ -72,6 +74,7 @@ struct asker {
     struct ask_job *open[ASK_MAX_AT_ONCE];
     size_t n_open, n_doubtful;
     struct token_reader *tokens;
+    struct ask_desk *desk; /* questions outside the schedule */
     size_t n_reports;
     uint64_t warned_ns; /* 0: never */
 };
@@ -123,17 +126,19 @@ static void ask_job_free(struct asker *a, struct ask_job *j)
     mem_free(j);
 }
 
-static void ask_forget(struct asker *a, struct ask_job *j)
+static void ask_forget(struct asker *a, struct ask_job *j, int rc, const char *why)
 {
     ask_wheel_remove(&a->wheel, &j->turn);
     keyed_remove(&a->jobs, j);
+    ask_desk_end(a->desk, j, rc, why);
     ask_job_free(a, j);
 }
 
 void ask_forget_all(struct asker *a)
 {
     while (a->jobs.n > 0)
-        ask_forget(a, a->jobs.v[a->jobs.n - 1]);
+        ask_forget(a, a->jobs.v[a->jobs.n - 1], -EPERM,
+                   "this operator no longer leads");
 }
 
 static struct ask_job *ask_job_new(const char *key,
@@ -197,7 +202,7 @@ void ask_set(struct asker *a,
     if (j && target->address && ask_job_is_at(j, job->uid, target))
         return;
     if (j)
-        ask_forget(a, j);
+        ask_forget(a, j, -ENOENT, "worker 0 has ended or was replaced");
     if (target->address)
         ask_add(a, key, job, target);
 }
@@ -360,7 +365,7 @@ static void on_token(void *arg, const struct token *t, const char *why)
 static void ask_begin(struct asker *a, struct ask_job *j, uint64_t now_ns)
 {
     if (store_is_finished(a->op->store, j->key)) {
-        ask_forget(a, j);
+        ask_forget(a, j, -ENOENT, "the job has ended");
         return;
     }
     if (j->ask || j->is_reading
@@ -386,15 +391,18 @@ void ask_tick(struct asker *a, uint64_t now_ns)
 
 void ask_run(struct asker *a, uint64_t now_ns)
 {
-    struct epoll_event e[ASK_MAX_AT_ONCE];
-    int n = a->n_open > 0 ? epoll_wait(a->epoll_fd, e, ASK_MAX_AT_ONCE, 0) : 0;
+    struct epoll_event e[ASK_MAX_AT_ONCE + ASK_QUERIES_MAX];
+    int n = a->n_open > 0 ? epoll_wait(a->epoll_fd, e, ARRAY_LEN(e), 0) : 0;
 
-    for (int i = 0; i < n; i++)
-        ask_step(a, e[i].data.ptr, now_ns);
+    for (int i = 0; i < n; i++) {
+        if (e[i].data.ptr)
+            ask_step(a, e[i].data.ptr, now_ns);
+    }
     for (size_t i = a->n_open; i-- > 0;) { /* ask_step moves the last one to i */
         if (now_ns >= a->open[i]->started_ns + ASK_DEADLINE_NS)
             ask_step(a, a->open[i], now_ns);
     }
+    ask_desk_run(a->desk, now_ns);
 }
 
 uint64_t ask_next_ns(const struct asker *a)
@@ -404,12 +412,42 @@ uint64_t ask_next_ns(const struct asker *a)
 
     for (size_t i = 0; i < a->n_open; i++)
         next = earlier_ns(next, a->open[i]->started_ns + ASK_DEADLINE_NS);
-    return next;
+    return earlier_ns(next, ask_desk_next_ns(a->desk));
 }
 
 int ask_fd(const struct asker *a)
 {
     return a->epoll_fd;
+}
+
+void ask_query(struct asker *a,
+               const char *key,
+               const struct live_query *q,
+               ask_answer_fn fn,
+               void *arg)
+{
+    const struct ask_job *j = keyed_find(&a->jobs, key);
+
+    if (!j) {
+        fn(arg, -ENOENT, NULL, 0,
+           "no agent can be asked: worker 0 does not run, or the job has no agents");
+        return;
+    }
+    ask_desk_open(a->desk,
+                  &(struct ask_place){.job = j,
+                                      .ns = j->ns,
+                                      .uid = j->uid,
+                                      .secret = j->secret,
+                                      .address = j->address,
+                                      .job_id = j->job_id,
+                                      .port = j->port,
+                                      .token = j->token},
+                  q, fn, arg);
+}
+
+void ask_query_cancel(struct asker *a, const void *arg)
+{
+    ask_desk_cancel(a->desk, arg);
 }
 
 /* --- reports ---------------------------------------------------------------------- */
@@ -500,8 +538,9 @@ int ask_new(struct controller *op,
     a->vault = vault_new();
     a->tokens = token_reader_new(op->kube);
     a->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    a->desk = a->epoll_fd < 0 ? NULL : ask_desk_new(op->kube, a->epoll_fd);
     ask_wheel_init(&a->wheel, o->progress_ms * NS_PER_MS, clock_now_ns());
-    if (!a->vault || !a->tokens || a->epoll_fd < 0) {
+    if (!a->vault || !a->tokens || !a->desk) {
         int e = a->epoll_fd < 0 ? errno : ENOMEM;
 
         ask_free(a);
@@ -515,6 +554,8 @@ void ask_free(struct asker *a)
 {
     if (!a)
         return;
+    ask_desk_free(a->desk);
+    a->desk = NULL;
     ask_forget_all(a);
     token_reader_free(a->tokens);
     keyed_release(&a->jobs);

@@ -6,6 +6,7 @@
 #define OPERATOR_ASK_H
 
 #include "operator/controller.h"
+#include "runtime/live/live_ask.h"
 
 struct asker;
 
@@ -32,6 +33,20 @@ ask_report(struct asker *a, const char *key, struct arena *arena, uint64_t *ret_
 bool ask_may_write(const struct asker *a, const char *key);
 /* The report that was read last is in the job's status. */
 void ask_show(struct asker *a, const char *key);
+
+/* One more question to the job's agent. Calls fn exactly once, possibly before it returns:
+ * rc 0 and the answer, valid during the call; or a negative errno and one sentence.
+ * -ENOENT: the job has no agent that can be asked, or ceased to have one; -EAGAIN: too many
+ * such questions are open; -EPERM: this operator no longer leads; else the agent or the
+ * job's Secret could not be read. */
+typedef void (*ask_answer_fn)(
+    void *arg, int rc, const void *p, size_t n, const char *why);
+void ask_query(struct asker *a,
+               const char *key,
+               const struct live_query *q,
+               ask_answer_fn fn,
+               void *arg);
+void ask_query_cancel(struct asker *a, const void *arg); /* calls fn no more */
 
 int ask_fd(const struct asker *a);               /* to be polled for POLLIN */
 void ask_tick(struct asker *a, uint64_t now_ns); /* asks the jobs whose turn it is */
