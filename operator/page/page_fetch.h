@@ -7,33 +7,26 @@
 #define OPERATOR_PAGE_PAGE_FETCH_H
 
 #include "operator/controller.h"
-
-#define PAGE_SHARE_NS (3 * NS_PER_S)
+#include "operator/page/core/page_share.h"
 
 struct page_fetch;
 /* -ENOMEM. */
 int page_fetch_new(struct controller *op, struct page_fetch **ret);
-void page_fetch_free(struct page_fetch *f); /* accepts NULL; calls no one back */
+/* After kube_free and before ask_free. Accepts NULL; calls no one back. */
+void page_fetch_free(struct page_fetch *f);
 
-enum page_fetch_what { PAGE_EVENTS, PAGE_RANKS, PAGE_STACKS, PAGE_LOG };
-
-struct page_query {
-    enum page_fetch_what what;
-    const char *key; /* of the job in the store */
-    int64_t rank;    /* PAGE_LOG: -1: all */
-    uint32_t tail;   /* PAGE_LOG: lines */
-};
-
-/* http: 200 and the JSON of README.md; else {"error": "..."}: 404 no such job, pod or
- * rank, 429 too many wait, 502, 503, 504. body: valid during the call. */
-typedef void (*page_fetch_fn)(void *arg, int http, const char *body, size_t n);
-
-/* Calls fn exactly once, possibly before it returns. Strings are copied. */
+/* Calls fn exactly once, possibly before it returns. Strings are copied. http is 404: no
+ * such job, pod or rank; 429: too many wait; 502, 503, 504. */
 void page_fetch_start(struct page_fetch *f,
                       const struct page_query *q,
                       page_fetch_fn fn,
                       void *arg);
 /* Queries that wait with that arg are not called back any more. */
 void page_fetch_cancel(struct page_fetch *f, const void *arg);
+
+/* Sends what is due to the API server's client (so before kube_tick), and ends what takes
+ * too long. */
+void page_fetch_tick(struct page_fetch *f, uint64_t now_ns);
+uint64_t page_fetch_next_ns(const struct page_fetch *f); /* when that has work */
 
 #endif
