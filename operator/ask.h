@@ -37,8 +37,8 @@ void ask_show(struct asker *a, const char *key);
 /* One more question to the job's agent. Calls fn exactly once, possibly before it returns:
  * rc 0 and the answer, valid during the call; or a negative errno and one sentence.
  * -ENOENT: the job has no agent that can be asked, or ceased to have one; -EAGAIN: too many
- * such questions are open; -EPERM: this operator no longer leads; else the agent or the
- * job's Secret could not be read. */
+ * such questions are open; -EPERM: this operator no longer leads; -ETIMEDOUT; -EIO: the
+ * agent, or the job's Secret, could not be read. */
 typedef void (*ask_answer_fn)(
     void *arg, int rc, const void *p, size_t n, const char *why);
 void ask_query(struct asker *a,

@@ -83,6 +83,12 @@ static void slot_end(struct ask_slot *x, int rc, const char *why)
     fn(arg, rc, NULL, 0, why);
 }
 
+/* Whatever errno an agent answers with is not one of ours. */
+static void slot_fail(struct ask_slot *x, int rc, const char *why)
+{
+    slot_end(x, rc == -ETIMEDOUT ? rc : -EIO, why);
+}
+
 static void slot_answer(struct ask_slot *x)
 {
     struct ask_slot answered = *x;
@@ -110,7 +116,7 @@ static void slot_connect(struct ask_slot *x, const struct token *token)
             rc = err_errno(&err, errno, "epoll_ctl");
     }
     if (rc < 0)
-        slot_end(x, rc, err.text);
+        slot_fail(x, rc, err.text);
 }
 
 static void on_query_token(void *arg, const struct token *t, const char *why)
@@ -185,7 +191,7 @@ static void slot_step(struct ask_slot *x, uint64_t now_ns)
         return;
     }
     if (rc < 0) {
-        slot_end(x, rc, err.text);
+        slot_fail(x, rc, err.text);
         return;
     }
     events = live_ask_events(x->ask);

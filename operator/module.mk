@@ -20,6 +20,9 @@ ALL_BINS += $(O)/bin/hvd-operator
 $(eval $(call program,kubectl-hvd,$(wildcard operator/cli/*.c),opcli opcore live wire contract base,$(if $(filter plain,$(V)),-static) -ljansson -lyaml))
 ALL_BINS += $(O)/bin/kubectl-hvd
 
+# The shell, for unit tests with an API server and an agent in the test.
+$(eval $(call archive,opshell,$(filter-out operator/main.c,$(OPERATOR_SHELL))))
+$(eval $(call unit,opshell,opshell oppage opcli opkube opnofault opcore live wire contract base,$(OPERATOR_LIBS)))
 $(eval $(call unit,op,opaccess oppage opcli opkube opnofault opcore live wire contract base,$(OPERATOR_LIBS)))
 
 .PHONY: install-operator man-operator api-page

@@ -4,6 +4,7 @@
 
 #include "operator/page/core/page_share.h"
 #include "runtime/base/mem.h"
+#include "tests/unit/torture.h"
 
 #define SECOND 1000000000ull
 
@@ -240,6 +241,24 @@ UNIT_TEST(without_memory_for_a_body_there_is_an_error)
     assert_int_equal(v.http, 503);
     assert_string_equal(v.body, "{\"error\":\"out of memory\"}");
     page_share_free(s);
+}
+
+static int ask_once(void *arg)
+{
+    struct page_share *s = page_share_new();
+    struct page_query q = query(PAGE_EVENTS, "a", 0);
+    int rc = s ? page_share_ask(s, &q, 0, on_body, arg) : -ENOMEM;
+
+    page_share_free(s);
+    return rc;
+}
+
+UNIT_TEST(who_cannot_wait_for_lack_of_memory_is_not_called_back)
+{
+    struct viewer v = {0};
+
+    torture(ask_once, &v);
+    assert_int_equal(v.n, 0);
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -6,14 +6,8 @@
 
 #include "operator/cli/core/show_text.h"
 #include "runtime/base/mem.h"
-#include "runtime/base/utf8.h"
 
-void page_body_error(const char *why, struct strbuf *out)
-{
-    strbuf_puts(out, "{\"error\":\"");
-    utf8_put_json(*why ? why : "out of memory", out);
-    strbuf_puts(out, "\"}");
-}
+#define ERROR_MAX 8192u
 
 /* Newlines and tabs are the only control characters of a safe text. */
 static void body_put_quoted(const char *s, struct strbuf *out)
@@ -31,6 +25,17 @@ static void body_put_quoted(const char *s, struct strbuf *out)
         }
     }
     strbuf_putc(out, '"');
+}
+
+void page_body_error(const char *why, struct strbuf *out)
+{
+    CLEANUP(strbuf_release) struct strbuf safe = {0};
+
+    strbuf_init(&safe, ERROR_MAX);
+    text_put_safe(&safe, why, strlen(why), false);
+    strbuf_puts(out, "{\"error\":");
+    body_put_quoted(safe.n > 0 ? strbuf_str(&safe) : "out of memory", out);
+    strbuf_putc(out, '}');
 }
 
 bool page_body_text(const char *p, size_t n, struct strbuf *out)

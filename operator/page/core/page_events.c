@@ -126,15 +126,22 @@ static struct page_event *page_events_place(struct page_events *e, const char *u
 
 /* Users can write Events: at most so many bytes, on one line, and nothing that a terminal
  * or a browser would act on. */
-static const char *event_text(struct arena *a, const char *s, size_t max)
+static const char *event_text(struct build *b, const char *s, size_t max)
 {
+    CLEANUP(strbuf_release) struct strbuf safe = {0};
     size_t n = s ? strnlen(s, max) : 0;
-    const char *cut;
+    const char *copy;
 
     while (n > 0 && ((unsigned char)s[n] & 0xc0) == 0x80) /* between characters */
         n--;
-    cut = arena_printf(a, "%.*s", (int)n, n ? s : "");
-    return cut ? text_safe(a, cut) : "";
+    if (n == 0)
+        return "";
+    strbuf_init(&safe, 4 * max);
+    text_put_safe(&safe, s, n, false);
+    copy = strbuf_status(&safe) == 0 ? arena_strdup(b->arena, strbuf_str(&safe)) : NULL;
+    if (!copy)
+        b->status = -ENOMEM;
+    return copy ? copy : "";
 }
 
 static struct node *page_event_tree(struct build *b, const struct node *event)
@@ -144,18 +151,19 @@ static struct node *page_event_tree(struct build *b, const struct node *event)
         size_t max;
     } rows[] = {
         {"type", "type", 64}, {"reason", "reason", 256}, {"message", "message", 1024}};
-    struct arena *a = b->arena;
     struct node *o = node_object(b);
+    const char *object = arena_printf(
+        b->arena, "%s/%s", event_text(b, node_str(event, "involvedObject.kind"), 64),
+        event_text(b, node_str(event, "involvedObject.name"), 253));
 
-    node_set_str(b, o, "time", event_text(a, event_time(event), 64));
+    node_set_str(b, o, "time", event_text(b, event_time(event), 64));
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         node_set_str(b, o, rows[i].name,
-                     event_text(a, node_str(event, rows[i].path), rows[i].max));
-    node_set_str(
-        b, o, "object",
-        arena_printf(a, "%s/%s",
-                     event_text(a, node_str(event, "involvedObject.kind"), 64),
-                     event_text(a, node_str(event, "involvedObject.name"), 253)));
+                     event_text(b, node_str(event, rows[i].path), rows[i].max));
+    if (object)
+        node_set_str(b, o, "object", object);
+    else
+        b->status = -ENOMEM;
     node_set_int(b, o, "count", event_count(event));
     return b->status ? NULL : o;
 }
