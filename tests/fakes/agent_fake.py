@@ -15,6 +15,7 @@ from typing import Callable
 PORT = 7171
 READER, HUB, VERSION = 12, 8, 3
 QUERY, ANSWER = 64, 65
+REPORT, RANKS, STACKS = 1, 2, 3  # what a query asks for
 STATES = ("Meeting", "Starting", "Training", "Stalled", "Ending")
 
 
@@ -70,10 +71,19 @@ def report(state: str = "Training", at: float = 0, **values: object) -> bytes:
     return b"HVL1" + b"".join(struct.pack("<HI", i, len(p)) + p for i, p in parts.items())
 
 
+def rank(number: int, state: int = 1, **values: int) -> bytes:
+    """A packed record of a rank (live_worker.c); state: 0 started, 1 in the world, 2 exited."""
+    names = "pid age_ms steps step_ns blocked_ns bus_bytes allreduce_ns ready_ns n_batches cpu_ms".split()
+    given = [values.get(n, 0) for n in names]
+    fields = [number, given[0], state, *given[1:], values.get("rss_bytes", 0), 0]
+    return struct.pack("<HI14q", 1, 8 * len(fields), *fields)
+
+
 class AgentFake:
     """answers[job name] or default: the bytes of a report, a function that returns them, or a coroutine function
     (agent, reader, writer) that does something else with the connection, of which the hello was read.
-    asked[job name] has the number of queries that were answered."""
+    asked[job name] has the number of such queries that were answered. ranks[job name], a list of records, and
+    stacks[job name] answer the other queries; queries counts all of them by job name and kind."""
 
     def __init__(self, address: str, secrets: Callable[[], list[dict]]):
         self.address = address
@@ -81,7 +91,10 @@ class AgentFake:
         self.tokens: dict[bytes, tuple[str, bytes]] = {}  # by the hash of the job's id: its name and token
         self.answers: dict[str, object] = {}
         self.default: object = report(step=1, total_steps=10)
+        self.ranks: dict[str, list[bytes]] = {}
+        self.stacks: dict[str, bytes] = {}
         self.asked: dict[str, int] = {}
+        self.queries: dict[tuple[str, int], int] = {}
         self.connections = self.open = self.refused = 0
         self.loop = asyncio.new_event_loop()
         started = threading.Event()
@@ -159,11 +172,20 @@ class AgentFake:
         query = await reader.readexactly(n)
         tag = await reader.readexactly(16)
         wanted = hmac.digest(mac(b"KC"), struct.pack("<Q", 0) + header + query, "sha256")[:16]
-        assert (kind, tag, query[:2]) == (QUERY, wanted, b"\1\0"), (kind, query)
+        assert (kind, tag) == (QUERY, wanted), (kind, query)
+        what, first, most = struct.unpack("<HII", query)
+        self.queries[name, what] = self.queries.get((name, what), 0) + 1
+        if what == RANKS:
+            records = self.ranks.get(name, [])[first : first + most]
+            answer = struct.pack("<I", len(records))
+            answer += b"".join(struct.pack("<I", len(r)) + r for r in records)
+        elif what == STACKS:
+            answer = self.stacks.get(name, b"")
+        assert what in (REPORT, RANKS, STACKS), query
         body = struct.pack("<I", 0) + answer
         header = struct.pack("<IB3x", len(body), ANSWER)
         signed = hashlib.sha256(body).digest() if len(body) > 64 else body
         tag = hmac.digest(mac(b"KS"), struct.pack("<Q", 0) + header + signed, "sha256")[:16]
-        self.asked[name] = self.asked.get(name, 0) + 1
+        self.asked[name] = self.asked.get(name, 0) + (what == REPORT)
         writer.write(header + body + tag)
         await writer.drain()

@@ -7,6 +7,7 @@ to the real one, and compares the answers.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import math
 import socket
@@ -119,6 +120,7 @@ class Fake:
         self.objects: dict[str, dict[str, dict]] = {p: {} for p in PLURALS}
         self.log: list[tuple[int, str, str, dict]] = []
         self.requests: list[tuple[str, str, dict]] = []
+        self.logs: dict[str, bytes] = {}  # of containers that have started, by namespace/pod/container
         self.partial: set[str] = set()  # kinds of which metadata alone were asked for
         self.hook = None
         self.pruned: tuple[str, ...] = ()  # fields of the jobs' status that the CRD does not have
@@ -235,6 +237,8 @@ class Fake:
             self.watch(h, plural, query)
         elif method == "GET" and not query.get("continue", "0").isdigit():
             self.answer(h, *refusal(400, "BadRequest", "continue key is not valid"))
+        elif method == "GET" and rest[1:] == ["log"]:
+            self.answer(h, *self.pod_log(parts[parts.index("namespaces") + 1], rest[0], query))
         elif method == "GET" and not rest:
             with self.changed:
                 found = [o for o in self.objects[plural].values() if selected(o, query)]
@@ -336,6 +340,19 @@ class Fake:
                 return 200, compact(self.put(plural, gone, "DELETED"))
             return 200, compact(obj)
 
+    def pod_log(self, ns: str, name: str, query: dict) -> tuple[int, str | bytes]:
+        """The last tailLines lines; of these the first limitBytes."""
+        container = query.get("container", "")
+        text = self.logs.get(f"{ns}/{name}/{container}")
+        if f"{ns}/{name}" not in self.objects["pods"]:
+            return refusal(404, "NotFound", f'pods "{name}" not found')
+        if text is None:
+            what = f'container "{container}" in pod "{name}"'
+            return refusal(400, "BadRequest", f"{what} is waiting to start: ContainerCreating")
+        lines = io.BytesIO(text).readlines()
+        tail = b"".join(lines[-int(query["tailLines"]) :] if "tailLines" in query else lines)
+        return 200, tail[: int(query.get("limitBytes", len(tail)))]
+
     def patch(self, plural: str, obj: dict, body: dict, sub: list[str], content: str):
         is_strategic = content.startswith("application/strategic-merge-patch")  # not for custom resources
         if not content.startswith("application/merge-patch") and not (is_strategic and plural == "pods"):
@@ -356,8 +373,8 @@ class Fake:
         return 200, compact(self.put(plural, json.loads(json.dumps(out))))
 
     @staticmethod
-    def answer(h, code: int, text: str, **headers: str) -> None:
-        data = text.encode()
+    def answer(h, code: int, text: str | bytes, **headers: str) -> None:
+        data = text if isinstance(text, bytes) else text.encode()
         h.send_response(code)
         h.send_header("Content-Length", str(len(data)))
         for name, value in headers.items():
