@@ -45,6 +45,7 @@ int online_scale(struct cli *c);
 int online_suspend(struct cli *c);
 int online_resume(struct cli *c);
 int online_restart(struct cli *c);
+int online_page(struct cli *c);
 int online_complete(struct cli *c);
 
 /* Writes the output so far to standard output. 0, or 1 if nobody reads it. */

@@ -108,13 +108,17 @@ static int kubectl_fork(
     return 0;
 }
 
-int kubectl_spawn(const struct kubectl *k, int *ret_fd, pid_t *ret_pid, struct err *err)
+int kubectl_spawn(const struct kubectl *k,
+                  bool has_errors,
+                  int *ret_fd,
+                  pid_t *ret_pid,
+                  struct err *err)
 {
     int fd[2], rc;
 
     if (pipe2(fd, O_CLOEXEC) < 0)
         return err_errno(err, errno, "kubectl: cannot start it");
-    rc = kubectl_fork(k, fd[1], -1, ret_pid, err);
+    rc = kubectl_fork(k, fd[1], has_errors ? fd[1] : -1, ret_pid, err);
     fd_close(&fd[1]);
     if (rc < 0)
         fd_close(&fd[0]);

@@ -41,8 +41,10 @@ int kubectl_become(struct cli *c, struct kubectl *k);
 /* Its standard output goes to fd, its errors to ours. Its exit status. */
 int kubectl_copy(const struct kubectl *k, int fd);
 
-/* Runs it in the background; *ret_fd: its standard output; errors go to ours. */
+/* Runs it in the background; *ret_fd: its standard output. Errors go to ours, or to
+ * ret_fd, too. */
 int kubectl_spawn(const struct kubectl *k,
+                  bool has_errors,
                   int *ret_fd,
                   pid_t *ret_pid,
                   struct err *err);

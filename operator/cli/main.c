@@ -29,7 +29,7 @@ static const cli_command_fn functions[CLI_COMMAND_COUNT] = {
     [CLI_SUSPEND] = online_suspend,   [CLI_RESUME] = online_resume,
     [CLI_RESTART] = online_restart,   [CLI_VALIDATE] = offline_validate,
     [CLI_RENDER] = offline_render,    [CLI_CONVERT] = offline_convert,
-    [CLI_COMPLETE] = online_complete,
+    [CLI_PAGE] = online_page,         [CLI_COMPLETE] = online_complete,
 };
 
 int main(int argc, char **argv)

@@ -173,7 +173,7 @@ static int logs_run(struct cli *c, const struct kubectl *k, int64_t rank)
     int fd = -1, rc, status;
     pid_t pid = 0;
 
-    if (kubectl_spawn(k, &fd, &pid, &err) < 0)
+    if (kubectl_spawn(k, false, &fd, &pid, &err) < 0)
         return cli_fail(err.text);
     strbuf_init(&r.line, LINE_MAX_BYTES + 1);
     rc = log_copy(&r, fd);

@@ -96,7 +96,7 @@ int watch_run(struct cli *c, struct kubectl *const *k, size_t n, watch_fn fn, vo
     for (size_t i = 0; i < n; i++) {
         p[i] = (struct pollfd){-1, POLLIN, 0};
         strbuf_init(&s[i].text, OBJECT_MAX);
-        if (kubectl_spawn(k[i], &s[i].fd, &s[i].pid, &err) < 0)
+        if (kubectl_spawn(k[i], false, &s[i].fd, &s[i].pid, &err) < 0)
             return cli_fail(err.text);
         p[i].fd = s[i].fd;
         n_open++;

@@ -10,6 +10,7 @@ program.
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import pty
 import re
@@ -287,6 +288,149 @@ def no_kubectl_stays_behind() -> None:
     process.kill()
     process.wait(60)
     rest_of(read)  # ends only when both children have
+
+
+class Page:
+    """kubectl hvd page, whose kubectl port-forward does what a FIFO says."""
+
+    def __init__(self, *words: str):
+        self.folder = tempfile.TemporaryDirectory()
+        self.calls, self.answers, fifo = (Path(self.folder.name, x) for x in ("calls", "answers", "fifo"))
+        os.mkfifo(fifo)
+        self.orders = os.open(fifo, os.O_RDWR)
+        self.calls.touch()
+        self.now_leads("a")
+        self.out, write_out = os.pipe()
+        self.err, write_err = os.pipe()
+        files = {"HVD_FORWARD": fifo, "HVD_CALLS": self.calls, "HVD_ANSWERS": self.answers}
+        self.process = subprocess.Popen(
+            [PROGRAM, "page", *words],
+            stdout=write_out,
+            stderr=write_err,
+            env=environment(**{k: str(v) for k, v in files.items()}),
+            start_new_session=True,
+        )
+        os.close(write_out)
+        os.close(write_err)
+
+    def now_leads(self, name: str, *gone: str) -> None:
+        known = json.loads((HERE / "overlay.json").read_text())["answers"]
+        lease = "get lease hvd-operator --ignore-not-found -o json --namespace ringmaster"
+        pods = "get pods -l app.kubernetes.io/name=hvd-operator -o json --namespace ringmaster"
+        known[lease]["out"]["spec"]["holderIdentity"] = f"hvd-operator-{name}_0b0e"
+        items = known[pods]["out"]["items"]
+        known[pods]["out"]["items"] = [x for x in items if x["metadata"]["name"][-1] not in gone]
+        new = self.answers.with_suffix(".new")
+        new.write_text(json.dumps({k: known[k] for k in (lease, pods)}))
+        new.replace(self.answers)
+
+    def order(self, word: str) -> None:
+        os.write(self.orders, word.encode() + b"\n")
+
+    def line(self, fd: int) -> str:
+        text = b""
+        while not text.endswith(b"\n"):
+            expect(bool(select.select([fd], [], [], 120)[0]), "a line within two minutes", text)
+            part = os.read(fd, 1)
+            if not part:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                raise AssertionError(f"a line before the end: {text!r} {rest_of(self.err)!r}")
+            text += part
+        return text.decode()
+
+    def forwards(self) -> list[str]:
+        return [x for x in self.calls.read_text().splitlines() if x.startswith("kubectl port-forward")]
+
+    def end(self) -> str:
+        """By Ctrl-C; what it has printed after the lines that were read."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        ends = (-signal.SIGINT, 128 + signal.SIGINT)
+        expect(self.process.wait(60) in ends, "ended by the signal", self.process.returncode)
+        rest = rest_of(self.out) + rest_of(self.err)
+        os.close(self.orders)
+        return rest.decode()
+
+
+@suite.test
+def page_prints_one_line_and_no_argument_has_the_token() -> None:
+    page = Page("train", "-n", "team")
+    url = page.line(page.out)
+    there = Path("/proc", str(page.process.pid), "cmdline").read_bytes()
+    expect(
+        url == "http://127.0.0.1:40001/#token=sample-token&go=/horovodjobs/team/train\n", "the URL", url
+    )
+    expect(page.end() == "", "one line, and none at the end")
+    calls = page.calls.read_text()
+    expect("create token hvd-page --audience hvd-page --duration 8h --n" in calls, "a new token", calls)
+    expect("sample-token" not in calls and b"sample-token" not in there, "no argument", calls)
+    expect(
+        page.forwards()
+        == ["kubectl port-forward pod/hvd-operator-a --address 127.0.0.1 :8090 --namespace ringmaster"],
+        "to the pod that leads, only from this host",
+        calls,
+    )
+
+
+@suite.test
+def page_takes_the_token_of_a_file() -> None:
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write("sample+own/token=\n")
+        file.flush()
+        page = Page("mpijob/mpi", "-n", "team", "--token-file", file.name, "--port", "40002")
+        url = page.line(page.out)
+    page.end()
+    want = "http://127.0.0.1:40002/#token=sample%2Bown%2Ftoken%3D&go=/mpijobs/team/mpi\n"
+    expect(url == want, "encoded, so that it is one value", url)
+    calls = page.calls.read_text()
+    expect("create token" not in calls and "sample" not in calls, "no other token, no argument", calls)
+
+
+@suite.test
+def page_forwards_to_the_next_leader_when_the_pod_has_ended() -> None:
+    page = Page()
+    url = page.line(page.out)
+    expect(url == "http://127.0.0.1:40001/#token=sample-token\n", "without a job", url)
+    page.now_leads("b", "a")
+    page.order("end")
+    notes = [page.line(page.err), page.line(page.err)]
+    expect(
+        notes
+        == [
+            "kubectl-hvd: hvd-operator-a: lost connection to pod\n",
+            "kubectl-hvd: hvd-operator-b: forwards to it\n",
+        ],
+        "both are reported",
+        notes,
+    )
+    page.now_leads("c", "a", "b")  # and there is no pod for a while
+    page.order("end")
+    notes = [page.line(page.err), page.line(page.err)]
+    expect("trying again" in notes[1] and "no operator is there" in notes[1], "waits", notes)
+    page.now_leads("a")
+    expect("hvd-operator-a: forwards" in page.line(page.err), "goes on")
+    expect(page.end() == "", "and the URL stays the same")
+    ports = [x.split()[2:6] for x in page.forwards()]
+    want = [["a", ":8090"], ["b", "40001:8090"], ["a", "40001:8090"]]
+    expect(
+        ports == [[f"pod/hvd-operator-{pod}", "--address", "127.0.0.1", p] for pod, p in want],
+        "on the same port",
+        ports,
+    )
+
+
+@suite.test
+def page_leaves_a_pod_that_does_not_lead_any_more() -> None:
+    """That pod may live on; the page in the browser connects again, because the pod answers 503."""
+    page = Page()
+    page.line(page.out)
+    page.order("connection")
+    page.now_leads("b")
+    page.order("connection")
+    notes = [page.line(page.err), page.line(page.err)]
+    expect("hvd-operator-a: does not lead any more" in notes[0], "the reason", notes)
+    expect("hvd-operator-b: forwards to it" in notes[1], "the next one", notes)
+    page.end()
+    expect(len(page.forwards()) == 2, "one after the other", page.forwards())
 
 
 if __name__ == "__main__":

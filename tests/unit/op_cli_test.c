@@ -6,6 +6,7 @@
 #include "operator/cli/core/job_file.h"
 #include "operator/cli/core/job_view.h"
 #include "operator/cli/core/jsonpath.h"
+#include "operator/cli/core/page_link.h"
 #include "operator/doc/json.h"
 #include "operator/doc/yaml.h"
 #include "runtime/base/mem.h"
@@ -204,6 +205,12 @@ UNIT_TEST(errors_of_kubectl_become_one_sentence)
         {"Warning: old\nError from server (BadRequest): container x is waiting\n", -EIO,
          "container x is waiting"},
         {"error: unable to upgrade\n", -EIO, "unable to upgrade"},
+        {"W1 x\nerror: error upgrading connection: pods \"o\" is forbidden: User \"a\" "
+         "cannot create resource \"pods/portforward\"\n",
+         -EACCES, "no right: pods \"o\" is forbidden: User \"a\""},
+        {"error: invalid argument \"x\" for \"--duration\"\nSee 'kubectl create token "
+         "--help' for usage.\n",
+         -EIO, "invalid argument \"x\""},
         {"", -EIO, "without a message"},
     };
 
@@ -214,6 +221,92 @@ UNIT_TEST(errors_of_kubectl_become_one_sentence)
         assert_non_null(strstr(err.text, rows[i].part));
         assert_null(strchr(err.text, '\n'));
     }
+}
+
+static int choose(const char *pods, const char *holder, struct page_pod *ret)
+{
+    struct arena a;
+    struct node *o;
+    struct err err = ERR_INIT;
+    int rc;
+
+    arena_init(&a, 1u << 20);
+    assert_int_equal(json_read(&a, pods, strlen(pods), &o, NULL), 0);
+    rc = page_choose(o, holder, ret, &err);
+    assert_true(rc == err.code);
+    arena_release(&a);
+    return rc;
+}
+
+UNIT_TEST(the_page_is_forwarded_to_the_pod_that_the_lease_names)
+{
+    static const char pods[] =
+        "{\"items\": ["
+        "{\"metadata\": {\"name\": \"op-1\", \"deletionTimestamp\": \"x\"}, \"spec\": "
+        "{\"containers\": [{\"ports\": [{\"name\": \"page\", \"containerPort\": "
+        "1}]}]}, "
+        "\"status\": {\"conditions\": [{\"type\": \"Ready\", \"status\": \"True\"}]}},"
+        "{\"metadata\": {\"name\": \"op-12\"}, \"spec\": {\"containers\": [{}, "
+        "{\"ports\": [{\"name\": \"http\", \"containerPort\": 8}, {\"name\": \"page\", "
+        "\"containerPort\": 2}]}]}, "
+        "\"status\": {\"conditions\": [{\"type\": \"Ready\", \"status\": \"True\"}]}},"
+        "{\"metadata\": {\"name\": \"op-3\"}, \"spec\": {\"containers\": [{}]}}]}";
+    struct page_pod pod;
+
+    assert_int_equal(choose(pods, "op-1_u-1", &pod),
+                     0); /* it serves until it is gone */
+    assert_true(pod.is_leader && pod.port == 1);
+    assert_int_equal(choose(pods, "op-12_u-1", &pod), 0);
+    assert_true(pod.is_leader && pod.port == 2);
+    assert_int_equal(choose(pods, "op_u-1", &pod), 0); /* no such pod: a ready one */
+    assert_true(!pod.is_leader && pod.port == 2);
+    assert_int_equal(choose(pods, NULL, &pod), 0);
+    assert_true(!pod.is_leader && pod.port == 2);
+    assert_int_equal(choose(pods, "op-3_u-1", &pod),
+                     -ENOENT); /* started without --page */
+    assert_int_equal(choose("{\"items\": []}", "op-1_u", &pod), -ENOENT);
+}
+
+UNIT_TEST(a_token_is_one_value_of_the_fragment)
+{
+    static const struct {
+        const char *token, *route, *want;
+    } rows[] = {
+        {"aA0-._~", NULL, "#token=aA0-._~"},
+        {"a+b/c==", "/horovodjobs/n/j.1",
+         "#token=a%2Bb%2Fc%3D%3D&go=/horovodjobs/n/j.1"},
+        {"a", "/x&token=b#\xc3", "#token=a&go=/x%26token%3Db%23%C3"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CLEANUP(strbuf_release) struct strbuf out;
+
+        strbuf_init(&out, 4096);
+        page_fragment(&out, rows[i].token, rows[i].route);
+        assert_string_equal(strbuf_str(&out), rows[i].want);
+    }
+    assert_true(page_is_token("a+b/c==", 7));
+    assert_false(page_is_token("", 0));
+    assert_false(page_is_token("a b", 3));
+    assert_false(page_is_token("a\nb", 3));
+    assert_false(page_is_token("a\0b", 3));
+    assert_false(page_is_token("a\"", 2));
+}
+
+UNIT_TEST(lines_of_port_forward_are_understood)
+{
+    struct err err = ERR_INIT;
+
+    assert_int_equal(page_forwarded("Forwarding from 127.0.0.1:40001 -> 8090"), 40001);
+    assert_int_equal(page_forwarded("Forwarding from [::1]:40001 -> 8090"), 0);
+    assert_int_equal(page_forwarded("Forwarding from 127.0.0.1:70000 -> 8090"), 0);
+    assert_int_equal(page_forwarded("Handling connection for 40001"), 0);
+    assert_int_equal(page_refusal("Unable to listen on port 80: [x: bind: in use]\n"
+                                  "error: unable to listen on any\n",
+                                  80, &err),
+                     -EADDRINUSE);
+    assert_string_equal(err.text, "port 80 of this host cannot be used: in use");
+    assert_int_equal(page_refusal("error: lost connection to pod\n", 80, &err), -EIO);
 }
 
 UNIT_TEST(written_yaml_is_read_as_the_same_tree)

@@ -36,6 +36,8 @@
       "show the events of a job and of its pods")                                        \
     X(TIMELINE, "timeline", "JOB", 1, 1,                                                 \
       "copy the timeline that the job records (HOROVOD_TIMELINE)")                       \
+    X(PAGE, "page", "[JOB]", 0, 1,                                                       \
+      "forward the operator's status page to this host and print its URL")               \
     X(SCALE, "scale", "JOB N", 2, 2,                                                     \
       "change the number of workers")                                                    \
     X(SUSPEND, "suspend", "JOB", 1, 1,                                                   \
@@ -57,7 +59,7 @@
 #define ON_FILES    (CMD(VALIDATE) | CMD(RENDER) | CMD(CONVERT))
 #define ON_CHANGES  (CMD(SCALE) | CMD(SUSPEND) | CMD(RESUME) | CMD(RESTART))
 #define ON_SHOWS    (CMD(LIST) | CMD(STATUS) | CMD(EXPLAIN) | CMD(HOSTS) | CMD(TOP) | CMD(EVENTS))
-#define ON_CLUSTER  (ON_SHOWS | ON_CHANGES | CMD(STACKS) | CMD(LOGS) | CMD(TIMELINE))
+#define ON_CLUSTER  (ON_SHOWS | ON_CHANGES | CMD(STACKS) | CMD(LOGS) | CMD(TIMELINE) | CMD(PAGE))
 
 #define CLI_OPTIONS(X)                                                                   \
     X(FILE, "--filename", 'f', "FILE", OWN, ON_FILES,                                    \
@@ -81,6 +83,15 @@
       "examine all ranks now, which takes seconds, instead of printing the last examination") \
     X(TIMEOUT, "--timeout", 0, "TIME", OWN, CMD(RESTART),                                \
       "how long to wait until the old pods are gone (default: 5m)")                      \
+    X(PORT, "--port", 0, "N", OWN, CMD(PAGE), "port of this host (default: a free one)") \
+    X(OPERATOR_NAMESPACE, "--operator-namespace", 0, "NAME", OWN, CMD(PAGE),             \
+      "where the operator runs (default: ringmaster)")                                   \
+    X(SERVICE_ACCOUNT, "--service-account", 0, "NAME", OWN, CMD(PAGE),                   \
+      "its account with whose rights the page is shown (default: hvd-page)")             \
+    X(TOKEN_FILE, "--token-file", 0, "FILE", OWN, CMD(PAGE),                             \
+      "a file with your own token: the page is shown with your rights instead")          \
+    X(DURATION, "--duration", 0, "TIME", OWN, CMD(PAGE),                                 \
+      "how long the token of the service account is valid (default: 8h)")                \
     X(RUNTIME_IMAGE, "--runtime-image", 0, "IMAGE", OWN, CMD(RENDER),                    \
       "as the operator's option of this name")                                           \
     X(CLUSTER_DOMAIN, "--cluster-domain", 0, "DOMAIN", OWN, CMD(RENDER),                 \

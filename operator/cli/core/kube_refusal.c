@@ -19,7 +19,7 @@ static const char *text_after(const char *text, const char *mark, size_t *ret_n)
     return p;
 }
 
-/* The last line that has a text. */
+/* The last line that has a text; without the pointer to the help. */
 static const char *last_line(const char *text, size_t *ret_n)
 {
     const char *best = text;
@@ -27,7 +27,7 @@ static const char *last_line(const char *text, size_t *ret_n)
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, "\n");
 
-        if (n > 0)
+        if (n > 0 && strncmp(p, "See 'kubectl", 12) != 0)
             best = p;
         p += n + (p[n] == '\n');
     }
@@ -37,10 +37,37 @@ static const char *last_line(const char *text, size_t *ret_n)
 
 static int refuse_forbidden(const char *p, size_t n, struct err *err)
 {
-    return err_set(err, -EACCES,
-                   "this user has no right: %.*s; with manifests/users, Kubernetes' "
-                   "role view suffices to look, and edit to change",
-                   (int)n, p);
+    static const struct {
+        const char *resource, *help;
+    } rows[] = {
+        {"\"pods/portforward\"",
+         "Role hvd-page-user of manifests/overlays/page has it"},
+        {"\"leases\"", "Role hvd-page-user of manifests/overlays/page has it"},
+        {"\"serviceaccounts/token\"", "--token-file takes a token of your own"},
+        {"",
+         "with manifests/users, Kubernetes' role view suffices to look, and edit to "
+         "change"},
+    };
+    size_t i = 0;
+
+    while (!strstr(p, rows[i].resource))
+        i++;
+    return err_set(err, -EACCES, "this user has no right: %.*s; %s", (int)n, p,
+                   rows[i].help);
+}
+
+/* Subresources are refused in the middle of a line, by the client: 'error: upgrading
+ * connection: pods "x" is forbidden: ...'. The line from its last but one ": " on. */
+static const char *forbidden_part(const char *text, size_t *ret_n)
+{
+    const char *mark = strstr(text, " is forbidden: "), *p = mark;
+
+    if (!mark)
+        return NULL;
+    while (p > text && p[-1] != '\n' && !(p[-1] == ' ' && p - 1 > text && p[-2] == ':'))
+        p--;
+    *ret_n = strcspn(p, "\n");
+    return p;
 }
 
 int kube_refusal(const char *text, const char *what, struct err *err)
@@ -48,6 +75,8 @@ int kube_refusal(const char *text, const char *what, struct err *err)
     size_t n = 0;
     const char *p = text_after(text, "Error from server (Forbidden): ", &n);
 
+    if (!p)
+        p = forbidden_part(text, &n);
     if (p)
         return refuse_forbidden(p, n, err);
     if (strstr(text, "the server doesn't have a resource type")
