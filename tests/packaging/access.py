@@ -4,10 +4,27 @@
 from __future__ import annotations
 
 import copy
+import json
+import ssl
+import urllib.error
+import urllib.request
 
 from api import Operator, Refused, expect, manifest, wait
 from bad_yaml import plain
-from common import BIN, LOG, MANIFESTS, RUN, api, apply, kubectl, kustomize, make_namespace, suite, world
+from common import (
+    BIN,
+    LOG,
+    MANIFESTS,
+    RUN,
+    api,
+    apply,
+    kubectl,
+    kustomize,
+    make_namespace,
+    suite,
+    text_of,
+    world,
+)
 
 NS = "packaging-one"
 RBAC = "rbac.authorization.k8s.io/v1"
@@ -67,6 +84,83 @@ def have_their_rights(ns: str) -> None:
         expect(not may("edit", "patch", kind + "/status", ns), "the status is the operator's")
         expect(not may("edit", "get", kind, "default"), "and nothing elsewhere")
     expect(may("edit", "patch", "horovodjobs.ringmaster.dev/scale", ns), "edit may scale")
+
+
+PAGE_RIGHTS = {
+    "hvd-operator-reviews": {
+        "create tokenreviews.authentication.k8s.io",
+        "create subjectaccessreviews.authorization.k8s.io",
+    },
+    "hvd-operator-logs": {"get pods/log."},
+    "hvd-page": {
+        *(f"{v} {k}" for v in ("get", "list", "watch") for k in ("horovodjobs.ringmaster.dev", "mpijobs.kubeflow.org")),
+        "list pods.",
+        "list events.",
+        "get pods/log.",
+    },
+    "hvd-page-user": {"get leases.coordination.k8s.io", "get pods.", "list pods.", "create pods/portforward."},
+}  # fmt: skip
+
+
+def rights(role: dict) -> set[str]:
+    return {
+        f"{verb} {resource}.{group}"
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+        for resource in rule["resources"]
+        for group in rule["apiGroups"]
+    }
+
+
+def reviewed(by: str, version: str, kind: str, **spec) -> dict:
+    """The status of that review, which the account creates."""
+    text = text_of([{"apiVersion": version, "kind": kind, "spec": spec}])
+    out = kubectl("create", f"--as={by}", "--validate=false", "-o", "json", "-f", "-", stdin=text)
+    return json.loads(out)["status"]
+
+
+@suite.test
+def the_page_s_accounts_have_exactly_their_rights() -> None:
+    """The operator checks the viewer's token with them; a token for the page is of no use elsewhere."""
+    world.installed()
+    objects = kustomize("overlays/page")
+    usual = {(o["kind"], o["metadata"]["name"]) for o in kustomize(".")}
+    added = [o for o in objects if (o["kind"], o["metadata"]["name"]) not in usual]
+    roles = {o["metadata"]["name"]: rights(o) for o in added if o["kind"] in ("ClusterRole", "Role")}
+    expect(roles == PAGE_RIGHTS, "the rights of each role", str(roles))
+    apply(*added, ns="ringmaster")
+    viewer, operator = (f"system:serviceaccount:ringmaster:{x}" for x in ("hvd-page", "hvd-operator"))
+    for verb, what, who in (
+        ("watch", "horovodjobs.ringmaster.dev", viewer),
+        ("get", "mpijobs.kubeflow.org", viewer),
+        ("list", "events.", viewer),
+        ("get", "pods./log", viewer),
+        ("get", "pods./log", operator),
+    ):
+        wait(f"{who} may {verb} {what}", lambda w=who, v=verb, k=what: may(w, v, k, "packaging-people"))
+    for verb, what in (
+        ("patch", "horovodjobs.ringmaster.dev"),
+        ("get", "secrets."),
+        ("create", "pods./exec"),
+        ("create", "pods./portforward"),
+        ("create", "serviceaccounts./token"),
+    ):
+        expect(not may(viewer, verb, what, "ringmaster"), f"hvd-page may not {verb} {what}")
+    token = kubectl("create", "token", "hvd-page", "-n", "ringmaster", "--audience=hvd-page").strip()
+    status = reviewed(operator, "authentication.k8s.io/v1", "TokenReview", token=token, audiences=["hvd-page"])
+    expect(status.get("user", {}).get("username") == viewer, "the operator can have it checked", status)
+    asked = {"namespace": "default", "verb": "list", "group": "ringmaster.dev", "resource": "horovodjobs"}
+    status = reviewed(
+        operator, "authorization.k8s.io/v1", "SubjectAccessReview", user=viewer, resourceAttributes=asked
+    )
+    expect(status["allowed"] is True, "and ask for the viewer's rights", status)
+    request = urllib.request.Request(f"{api.server}/version", headers={"Authorization": f"Bearer {token}"})
+    try:
+        urllib.request.urlopen(request, context=ssl.create_default_context(cadata=api.ca), timeout=60)
+        code = 200
+    except urllib.error.HTTPError as e:
+        code = e.code
+    expect(code == 401, "the API server itself does not accept it", code)
 
 
 def in_namespace(objects: list[dict]) -> list[dict]:

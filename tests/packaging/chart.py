@@ -78,6 +78,7 @@ def helm_and_kustomize_install_the_same() -> None:
 def helm_s_values_make_the_overlays() -> None:
     args = "--gang-scheduling=volcano"
     same(template("--set", "gangScheduler=volcano"), kustomize("overlays/gang"))
+    same(template("--set", "page.enabled=true"), kustomize("overlays/page"))
     usual = normal(template())
     for values, overlay in (
         ([f"metrics.{x}.enabled=true" for x in ("serviceMonitor", "rules", "dashboard")], "monitoring"),
@@ -98,6 +99,40 @@ def helm_s_values_make_the_overlays() -> None:
 
 
 @suite.test
+def the_page_of_one_namespace_needs_the_reviews_of_the_cluster_only() -> None:
+    values = "page.enabled=true,rbac.namespaced=true,crds.install=false,rbac.users=false"
+    by_helm = [o for o in template("--set", values) if o["kind"] != "Deployment"]
+    for o in by_helm:  # Helm's can be of several releases
+        if o["metadata"]["name"] == "hvd-operator-reviews-ringmaster":
+            o["metadata"]["name"] = "hvd-operator-reviews"
+        if o.get("roleRef", {}).get("name") == "hvd-operator-reviews-ringmaster":
+            o["roleRef"]["name"] = "hvd-operator-reviews"
+    by_kustomize = kustomize("overlays/page-namespaced")
+    same(by_helm, [o for o in by_kustomize if o["kind"] != "Deployment"])
+    of_cluster = [o["metadata"]["name"] for o in by_kustomize if o["kind"].startswith("ClusterRole")]
+    expect(of_cluster == ["hvd-operator-reviews"] * 2, "one right of the cluster", str(of_cluster))
+
+
+@suite.test
+def the_page_s_port_is_an_option_and_a_named_port() -> None:
+    """kubectl hvd page finds the port by its name."""
+    values = "page.enabled=true,page.port=9090,page.address=0.0.0.0"
+    for objects, port in ((template("--set", values), 9090), (kustomize("overlays/page"), 8090)):
+        deployment = next(o for o in objects if o["kind"] == "Deployment")
+        container = deployment["spec"]["template"]["spec"]["containers"][0]
+        expect(f"--page={port}" in container["args"], "the option", str(container["args"]))
+        expect({"name": "page", "containerPort": port} in container["ports"], "the port", container["ports"])
+        has_address = "--page-address=0.0.0.0" in container["args"]
+        expect(has_address == (port == 9090), "the address only if it is set", str(container["args"]))
+        policy = next(o for o in objects if o["kind"] == "NetworkPolicy")
+        open_ports = [p["port"] for rule in policy["spec"]["ingress"] for p in rule["ports"]]
+        expect(open_ports == [8080], "not open to other pods", str(open_ports))
+    test = next(o for o in read(template_text("--set", values)) if o["kind"] == "Pod")
+    expect("--page=9090" in test["spec"]["containers"][0]["args"], "helm test has the same options", test)
+    expect("page" not in template_text("--set", "page=null"), "values of a former release have none")
+
+
+@suite.test
 def every_value_does_something() -> None:
     """A value that changes nothing in what is made is not there."""
     usual = template_text()
@@ -112,7 +147,7 @@ def every_value_does_something() -> None:
         "podAnnotations.a=b", "podLabels.a=b", "networkPolicy.enabled=false",
         "networkPolicy.apiServerPorts={8443}", "pdb.enabled=false", "pdb.maxUnavailable=50%",
         "metrics.service=false", "metrics.serviceMonitor.enabled=true", "metrics.rules.enabled=true",
-        "metrics.dashboard.enabled=true", "flowSchema.enabled=true",
+        "metrics.dashboard.enabled=true", "flowSchema.enabled=true", "page.enabled=true",
     ):  # fmt: skip
         expect(template_text("--set", value) != usual, f"{value} changes something")
 
@@ -121,7 +156,7 @@ def every_value_does_something() -> None:
 def a_release_elsewhere_names_no_other_namespace() -> None:
     """What comes from manifests/ has namespace ringmaster in it."""
     on = "flowSchema.enabled=true,metrics.serviceMonitor.enabled=true,metrics.rules.enabled=true"
-    on += ",metrics.dashboard.enabled=true,crds.install=false"
+    on += ",metrics.dashboard.enabled=true,page.enabled=true,crds.install=false"
     made = read(helm("template", "r", str(CHART), "-n", "elsewhere", "--set", on))
     expect(len(made) > 12, "all parts are made", str(len(made)))
     for o in made:
@@ -193,6 +228,8 @@ def wrong_values_are_refused_with_the_value_s_name() -> None:
         ("networkPolicy.apiServerPorts={0}", "apiServerPorts"),
         ("pdb.maxUnavailable=half", "maxUnavailable"),
         ("metrics.serviceMonitor.interval=often", "interval"),
+        ("page.enabled=true,page.port=8081", "port"),
+        ("page.address=all", "address"),
         ("resources.memory=1Gi", "memory"),
         ("podLabels.a=1", "podLabels"),
     ):
@@ -300,14 +337,15 @@ def helm_test_passes_only_while_an_operator_acts() -> None:
 def the_api_server_takes_all_of_it() -> None:
     make_namespace("ringmaster")
     make_namespace("mpi-operator")
-    sets = {f: kustomize(f) for f in (".", "overlays/namespaced", "overlays/mpi-operator", "overlays/gang")}
-    sets["overlays/kueue"] = kustomize("overlays/kueue")
+    overlays = ("namespaced", "mpi-operator", "gang", "kueue", "page", "page-namespaced")
+    sets = {f: kustomize(f) for f in (".", *(f"overlays/{name}" for name in overlays))}
     sets["crd/mpijob"] = kustomize("crd/mpijob")
     for value in (
         "replicas=1,leaderElection=false",
         "rbac.namespaced=true",
         "gangScheduler=volcano",
         "rbac.kueue=true",
+        "page.enabled=true,rbac.namespaced=true",
         "crds.mpijob=true",
         "podAnnotations.a=b,podLabels.a=b,nodeSelector.a=b,priorityClassName=p,logJson=true",
         "tolerations[0].operator=Exists,imagePullSecrets[0].name=s",

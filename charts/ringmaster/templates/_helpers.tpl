@@ -21,6 +21,10 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if not .Values.leaderElection }}{{ $options = append $options "--leader-elect=false" }}{{ end -}}
 {{- with .Values.logLevel }}{{ $options = append $options (print "--log-level=" .) }}{{ end -}}
 {{- if .Values.logJson }}{{ $options = append $options "--log-json" }}{{ end -}}
+{{- with .Values.page }}{{ if .enabled -}}
+{{- $options = append $options (print "--page=" (int .port)) -}}
+{{- with .address }}{{ $options = append $options (print "--page-address=" .) }}{{ end -}}
+{{- end }}{{ end -}}
 {{- with concat $options (.Values.extraArgs | default list) }}{{ toYaml . }}{{ end -}}
 {{- end -}}
 
@@ -46,7 +50,7 @@ rules:
   {{- toYaml $file.rules | nindent 2 }}
 {{- end -}}
 
-{{- /* (list $ NAME KIND-OF-THE-ROLE NAMESPACE) */ -}}
+{{- /* (list $ NAME KIND-OF-THE-ROLE NAMESPACE ACCOUNT) */ -}}
 {{- define "ringmaster.binding" -}}
 {{- $top := index . 0 -}}
 apiVersion: rbac.authorization.k8s.io/v1
@@ -63,6 +67,6 @@ roleRef:
   name: {{ index . 1 }}
 subjects:
 - kind: ServiceAccount
-  name: hvd-operator
+  name: {{ index . 4 }}
   namespace: {{ $top.Release.Namespace }}
 {{- end -}}
