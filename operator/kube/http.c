@@ -11,10 +11,11 @@
  *  2. A call is out of the list and its easy handle is back in the pool before done
  *     runs, so done may start the next request on the same connection.
  *  3. Every call has an end: timeout_ms for requests, idle_ms for streams.
- *  4. creds.c provides the credentials of each request; http_tls.c verifies the server.
+ *  4. creds.c provides the credentials of each request, none for another server than the
+ *     API server; http_tls.c verifies the server.
  *  5. Memory that libcurl frees is wiped: tokens, keys and Secrets pass through it.
  *  6. Only http_run waits, also for a resolver.
- * Called by kube/client and, for waiting, by the loop. */
+ * Called by kube/client, by webhook.c and, for waiting, by the loop. */
 #include "operator/kube/http.h"
 
 #include <errno.h>
@@ -46,6 +47,7 @@
 struct http_call {
     struct http_call *next;
     struct http *http;
+    const struct kube_config *to; /* another server; NULL: the API server */
     uint64_t id;
     CURL *easy;
     struct curl_slist *headers;
@@ -299,7 +301,7 @@ static int set_headers(struct http_call *c,
                        const struct identity *who,
                        struct err *err)
 {
-    const char *impersonate = c->http->config->impersonate;
+    const char *more = c->to ? rq->headers : c->http->config->impersonate;
     int rc = http_add_header(c, "Accept", rq->accept ? rq->accept : "application/json");
 
     if (rc == 0)
@@ -308,8 +310,8 @@ static int set_headers(struct http_call *c,
         rc = http_add_header(c, "Content-Type", rq->content_type);
     if (rc == 0 && who->authorization)
         rc = http_add_header(c, "Authorization", who->authorization);
-    if (rc == 0 && impersonate)
-        rc = add_lines(c, impersonate);
+    if (rc == 0 && more)
+        rc = add_lines(c, more);
     return rc < 0 ? err_set(err, rc, "out of memory") : 0;
 }
 
@@ -353,8 +355,8 @@ set_request(struct http_call *c, const struct http_request *rq, struct err *err)
     struct strbuf url;
     CURLcode rc;
 
-    strbuf_init(&url, 16384);
-    strbuf_printf(&url, "%s%s", c->http->base_url, rq->path);
+    strbuf_init_secret(&url, 16384);
+    strbuf_printf(&url, "%s%s", c->to ? c->to->server : c->http->base_url, rq->path);
     rc = strbuf_status(&url) ? CURLE_OUT_OF_MEMORY
                              : curl_easy_setopt(e, CURLOPT_URL, strbuf_str(&url));
     strbuf_release(&url);
@@ -364,11 +366,11 @@ set_request(struct http_call *c, const struct http_request *rq, struct err *err)
         curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)rq->body_n);
         rc = curl_easy_setopt(e, CURLOPT_COPYPOSTFIELDS, rq->body);
     }
-    if (rc == CURLE_OK && c->http->connect_to)
+    if (rc == CURLE_OK && c->http->connect_to && !c->to)
         rc = curl_easy_setopt(e, CURLOPT_CONNECT_TO, c->http->connect_to);
     if (rc != CURLE_OK)
-        return err_set(err, -EINVAL, "%s %s: %s", rq->method, rq->path,
-                       curl_easy_strerror(rc));
+        return err_set(err, -EINVAL, "%s %s: %s", rq->method,
+                       c->to ? c->to->server : rq->path, curl_easy_strerror(rc));
     curl_easy_setopt(e, CURLOPT_HTTPHEADER, c->headers);
     return 0;
 }
@@ -379,12 +381,13 @@ int http_start(struct http *h,
                struct err *err)
 {
     struct http_call *c = mem_zalloc(sizeof(*c));
-    struct identity who;
-    int rc;
+    struct identity who = {0};
+    int rc = 0;
 
     if (!c)
         return err_set(err, -ENOMEM, "out of memory");
     c->http = h;
+    c->to = rq->to;
     c->done = rq->done;
     c->chunk = rq->chunk;
     c->opened = rq->opened;
@@ -397,8 +400,10 @@ int http_start(struct http *h,
     else
         strbuf_init(&c->body, rq->max_body);
     c->easy = h->n_pool ? h->pool[--h->n_pool] : curl_easy_init();
-    rc = c->easy ? creds_get(h->creds, c->received_ns, &who, err)
-                 : err_set(err, -ENOMEM, "out of memory");
+    if (!c->easy)
+        rc = err_set(err, -ENOMEM, "out of memory");
+    else if (!c->to)
+        rc = creds_get(h->creds, c->received_ns, &who, err);
     if (rc == 0) {
         c->identity = who.number;
         rc = set_headers(c, rq, &who, err);
@@ -408,7 +413,7 @@ int http_start(struct http *h,
         rc = c->key_pem ? 0 : err_set(err, -ENOMEM, "out of memory");
     }
     if (rc == 0)
-        rc = http_secure(c->easy, h->config, &who, err);
+        rc = http_secure(c->easy, c->to ? c->to : h->config, &who, err);
     if (rc == 0) {
         set_transport(c, rq);
         rc = set_request(c, rq, err);
@@ -454,7 +459,7 @@ void http_cancel(struct http *h, uint64_t id)
 /* Ends c: returns the easy handle to the pool, then calls done. */
 static void call_finish(struct http *h, struct http_call *c, struct http_reply *r)
 {
-    if (r->status == 401)
+    if (r->status == 401 && !c->to)
         r->has_new_creds = creds_refused(h->creds, c->identity, clock_now_ns());
     unlink_call(h, c);
     put_easy(h, c->easy);
@@ -498,7 +503,7 @@ static void on_curl_done(struct http *h, CURLMsg *m)
     else
         (void)err_set(&r.err,
                       m->data.result == CURLE_OPERATION_TIMEDOUT ? -ETIMEDOUT : -EIO,
-                      "%s: %s", h->config->server,
+                      "%s: %s", c->to ? c->to->server : h->config->server,
                       *c->why ? c->why : curl_easy_strerror(m->data.result));
     call_finish(h, c, &r);
 }

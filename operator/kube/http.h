@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP to one API server: many requests and a few streams at once, in one thread, over
- * kept-alive connections. libcurl stays inside http.c and http_tls.c. */
+/* HTTP to the API server: many requests and a few streams at once, in one thread, over
+ * kept-alive connections. A request may go to another server, too. libcurl stays inside
+ * http.c and http_tls.c. */
 #ifndef OPERATOR_KUBE_HTTP_H
 #define OPERATOR_KUBE_HTTP_H
 
@@ -34,9 +35,14 @@ typedef bool (*http_may_send_fn)(void *arg);
 
 struct http_request {
     const char *method, *path; /* path with query, as sent */
-    const char *accept;        /* NULL: application/json */
-    const char *content_type;  /* of body; NULL without body */
-    const char *body;          /* copied */
+    /* Another server, which gets no credentials; only server, proxy and CA of it are used.
+     * It must live until the request's end, and the path stays out of errors. NULL: the
+     * API server. */
+    const struct kube_config *to;
+    const char *headers;      /* with to: more lines, each with a newline; or NULL */
+    const char *accept;       /* NULL: application/json */
+    const char *content_type; /* of body; NULL without body */
+    const char *body;         /* copied */
     size_t body_n;
     uint64_t timeout_ms; /* whole request; 0: none (streams) */
     uint64_t idle_ms;    /* streams: silence for so long is an error; 0: none */
