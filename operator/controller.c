@@ -13,6 +13,7 @@
 #include "operator/rival.h"
 #include "operator/sinks.h"
 #include "operator/sync.h"
+#include "operator/webhook.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 
@@ -97,6 +98,7 @@ static void on_lead(void *arg, bool leads)
         kube_fence(op->kube);
         if (op->ask)
             ask_forget_all(op->ask);
+        webhook_forget_all(op->webhook);
     }
 }
 
@@ -168,6 +170,8 @@ int controller_open(struct controller *op,
     rc = make_rival(op, o, err);
     if (rc == 0 && o->progress_ms > 0)
         rc = ask_new(op, o, &op->ask, err);
+    if (rc == 0 && o->webhook_dir)
+        rc = webhook_new(op, o->webhook_dir, &op->webhook, err);
     return rc < 0 ? rc : make_elect(op, config, o, err);
 }
 
@@ -176,6 +180,7 @@ void controller_close(struct controller *op)
     kube_free(op->kube); /* first: no callback runs after it */
     sync_drop_all(op);
     ask_free(op->ask);
+    webhook_free(op->webhook);
     elect_free(op->elect);
     rival_free(op->rival);
     sinks_close(op);

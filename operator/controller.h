@@ -20,6 +20,7 @@ struct sync;
 struct elect;
 struct rival;
 struct asker;
+struct webhook;
 
 enum watch_id {
     WATCH_HVD_JOBS,
@@ -43,9 +44,10 @@ struct controller {
     struct priorities priorities;
     struct watcher *watch[WATCH_COUNT]; /* NULL: not used */
     struct event_recorder *record;
-    struct elect *elect; /* NULL: no leader election */
-    struct rival *rival; /* NULL: not checked */
-    struct asker *ask;   /* NULL: no job is asked */
+    struct elect *elect;     /* NULL: no leader election */
+    struct rival *rival;     /* NULL: not checked */
+    struct asker *ask;       /* NULL: no job is asked */
+    struct webhook *webhook; /* NULL: changes are not sent */
     struct operator_metrics metrics;
     struct pace pace;
     struct sync *syncs; /* syncs in progress; see sync.c */

@@ -14,6 +14,7 @@
 #include "operator/rival.h"
 #include "operator/sinks.h"
 #include "operator/sync.h"
+#include "operator/webhook.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 
@@ -38,6 +39,7 @@ static void start_due(struct controller *op, bool is_stopping)
             rival_tick(op->rival, now_ns);
         if (op->ask && controller_may_act(op))
             ask_tick(op->ask, now_ns);
+        webhook_tick(op->webhook, now_ns);
         while (controller_may_act(op)
                && (key = queue_take(op->queue, now_ns, sync_room(op)))) {
             metrics_queue_wait(&op->metrics, queue_waited_ns(op->queue, key));
@@ -59,6 +61,7 @@ static uint64_t next_due_ns(const struct controller *op,
     if (is_stopping)
         return next;
     next = min_ns(next, sinks_next_ns(op));
+    next = min_ns(next, webhook_next_ns(op->webhook));
     if (op->rival && controller_may_act(op))
         next = min_ns(next, rival_next_ns(op->rival));
     if (op->ask && controller_may_act(op))

@@ -112,6 +112,12 @@ static const struct operator_option {
      "ask the agent of each running HorovodJob for its progress once in this time; 0: "
      "no job is asked; default: 15s",
      TYPE_TIME, AT(progress_ms), 0, 3600000},
+    {"webhook-dir", "DIR",
+     "send each change of a job's state to the URL in DIR/url, signed with the key in "
+     "DIR/secret, by the specification Standard Webhooks; DIR/ca.crt, if present, is "
+     "the "
+     "CA of the receiver; default: none",
+     TYPE_TEXT, AT(webhook_dir), 0, 0},
     {"log-level", "LEVEL", "debug, info, warning or error; default: info", TYPE_LEVEL,
      AT(log_level), 0, 0},
     {"v", "N", "the same by number: debug from 4 on", TYPE_VERBOSITY, AT(log_level), 0,
@@ -338,6 +344,8 @@ int options_parse(int argc,
         o.kubeconfig = NULL;
     if (o.master && !*o.master)
         o.master = NULL;
+    if (o.webhook_dir && !*o.webhook_dir)
+        o.webhook_dir = NULL;
     if (o.lock_namespace && !*o.lock_namespace)
         o.lock_namespace = NULL;
     *ret = o;

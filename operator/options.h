@@ -35,7 +35,8 @@ struct operator_options {
     uint32_t qps, burst;
     uint64_t lease_duration_ms, lease_renew_ms, lease_retry_ms;
     uint64_t watch_idle_ms;
-    uint64_t progress_ms; /* between two questions to a job; 0: none is asked */
+    uint64_t progress_ms;    /* between two questions to a job; 0: none is asked */
+    const char *webhook_dir; /* see webhook.h; NULL: none */
     enum log_level log_level;
     bool log_json;
     bool leader_elect, is_leader_elect_set; /* if not set: true in a pod */

@@ -22,6 +22,7 @@
 #include "operator/process.h"
 #include "operator/rival.h"
 #include "operator/sinks.h"
+#include "operator/webhook.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 
@@ -88,6 +89,7 @@ static void render_metrics(const struct operator_server *s, struct strbuf *out)
         .oldest_watch_ns = silence_ns(op, now_ns),
         .started_wall_us = s->started_wall_us,
         .version = HVD_VERSION_STRING,
+        .webhook_depth = webhook_depth(op->webhook),
         .is_synced = controller_is_synced(op),
         .is_leader = controller_leads(op),
         .is_rival_alive = op->rival && rival_is_alive(op->rival),

@@ -29,6 +29,7 @@
 #include "operator/doc/json.h"
 #include "operator/doc/object.h"
 #include "operator/record.h"
+#include "operator/webhook.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
@@ -182,6 +183,7 @@ static void on_status_written(void *arg, const struct kube_reply *r)
                        s->meta.kind == KUBE_MPIJOB ? METRICS_MPIJOB
                                                    : METRICS_HOROVODJOB,
                        s->decision.cause, s->meta.status, s->status, clock_wall_s());
+        webhook_confirm(s->op->webhook, s->meta.uid, s->status);
         sync_store_answer(s, r);
         sync_finish_with_outcome(s);
         return;
@@ -241,6 +243,7 @@ static void sync_write_status(struct sync *s)
     if (!s->is_report)
         pace_note(&s->op->pace, s->key, clock_now_ns());
     sync_log_change(s);
+    webhook_hold(s->op->webhook, &s->meta, s->status, &s->decision, &s->arena);
 }
 
 /* One Event after the other, so that clients see them in order; then the status. */
@@ -475,6 +478,8 @@ static bool sync_releases(struct sync *s)
 /* rc, err: of sync_read_job. */
 static void sync_run(struct sync *s, int rc, const struct err *err)
 {
+    if (rc == 0)
+        webhook_confirm(s->op->webhook, s->meta.uid, s->meta.status);
     if (rc == -ENOENT)
         rc = store_key_meta(s->key, &s->arena, &s->meta);
     if (rc == 0 && sync_releases(s))

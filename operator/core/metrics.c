@@ -374,6 +374,23 @@ static void render_asks(const struct operator_metrics *m,
                        "of these, jobs that a slow rank delays", g->ask.straggling);
 }
 
+static void render_webhook(const struct operator_metrics *m,
+                           const struct gauges *g,
+                           struct strbuf *out)
+{
+    metric_print_head(out, "hvd_operator_webhook_messages_total", "counter",
+                      "messages of the webhook by how they ended");
+    for (int i = 0; i < WEBHOOK_ENDS; i++)
+        strbuf_printf(
+            out, "hvd_operator_webhook_messages_total{result=\"%s\"} %" PRIu64 "\n",
+            webhook_end_name((enum webhook_end)i), m->webhook_ends[i]);
+    metric_print_counter(out, "hvd_operator_webhook_failed_attempts_total",
+                         "attempts to send a message without success",
+                         m->webhook_failures);
+    metric_print_gauge(out, "hvd_operator_webhook_queue", "messages not yet delivered",
+                       g->webhook_depth);
+}
+
 /* With the standard names of Prometheus exporters where there is one. */
 static void render_process(const struct gauges *g, struct strbuf *out)
 {
@@ -427,6 +444,7 @@ void metrics_render(const struct operator_metrics *m,
                      "from sending a request to its answer, without watches", out);
     render_watches(m, g, out);
     render_asks(m, g, out);
+    render_webhook(m, g, out);
     metric_print_gauge(out, "hvd_operator_synced", "1 when all caches are filled",
                        (uint64_t)(g->is_synced != 0));
     metric_print_gauge(out, "hvd_operator_leader", "1 while this process may act",

@@ -10,6 +10,7 @@
 #include "operator/core/ask_plan.h"
 #include "operator/core/ledger.h"
 #include "operator/core/state.h"
+#include "operator/core/webhook_plan.h"
 #include "runtime/base/strbuf.h"
 
 enum api_result { API_2XX, API_4XX, API_409, API_429, API_5XX, API_NO_ANSWER };
@@ -50,6 +51,7 @@ struct operator_metrics { /* zeroed at the start */
     size_t n_restarts;
     /* Of HorovodJobs, by enum ledger_part. */
     struct part_counter seconds[LEDGER_PARTS], gpu_seconds[LEDGER_PARTS];
+    uint64_t webhook_ends[WEBHOOK_ENDS], webhook_failures;
 };
 struct ask_gauges { /* of jobs whose report is known */
     uint64_t reports, report_bytes, stalled, straggling;
@@ -59,7 +61,7 @@ struct process_facts {
 };
 struct gauges { /* values at the time of the scrape */
     uint64_t jobs[METRICS_KIND_COUNT][STATE_COUNT];
-    uint64_t pods, pod_bytes, queue_depth, watch_restarts, uptime_s;
+    uint64_t pods, pod_bytes, queue_depth, watch_restarts, uptime_s, webhook_depth;
     uint64_t
         oldest_watch_ns; /* time without events on the watch that is silent longest */
     uint64_t started_wall_us;

@@ -28,6 +28,7 @@ import fake_process  # noqa: F401
 import fake_secrets  # noqa: F401
 import fake_tenants  # noqa: F401
 import fake_watch  # noqa: F401  its tests are the suite's, too
+import fake_webhook  # noqa: F401
 import fake_why  # noqa: F401
 from api import expect, wait
 from fake_world import (
