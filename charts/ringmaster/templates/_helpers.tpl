@@ -25,6 +25,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- $options = append $options (print "--page=" (int .port)) -}}
 {{- with .address }}{{ $options = append $options (print "--page-address=" .) }}{{ end -}}
 {{- end }}{{ end -}}
+{{- if (.Values.webhook).secretName }}{{ $options = append $options "--webhook-dir=/etc/hvd-webhook" }}{{ end -}}
 {{- with concat $options (.Values.extraArgs | default list) }}{{ toYaml . }}{{ end -}}
 {{- end -}}
 
