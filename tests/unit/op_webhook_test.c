@@ -5,6 +5,7 @@
 #include "operator/core/webhook_plan.h"
 #include "operator/doc/json.h"
 #include "runtime/base/mem.h"
+#include "tests/unit/torture.h"
 
 #define S 1000000000ull
 
@@ -479,6 +480,38 @@ UNIT_TEST(an_id_names_one_write_of_one_job)
         for (size_t k = i + 1; k < 5; k++)
             assert_string_not_equal(id[i], id[k]);
     }
+}
+
+static int read_and_write(void *arg)
+{
+    CLEANUP(arena_release) struct arena a;
+    CLEANUP(strbuf_release) struct strbuf out;
+    AUTOFREE char *server = NULL;
+    AUTOFREE char *path = NULL;
+    const struct webhook_key key = {.n = 24};
+    int rc = webhook_read_url("https://h.example/x", &server, &path, NULL);
+
+    arena_init(&a, 1u << 20);
+    strbuf_init(&out, WEBHOOK_MAX_BODY);
+    if (rc == 0)
+        rc = webhook_make_body(arg, &a, &out);
+    if (rc == 0) {
+        strbuf_clear(&out);
+        webhook_make_headers("id", 1, "{}", 2, &key, &out);
+        rc = strbuf_status(&out);
+    }
+    return rc;
+}
+
+UNIT_TEST(memory_may_be_out_at_any_time)
+{
+    CLEANUP(arena_release) struct arena a;
+    struct job_meta job = a_job();
+    struct webhook_change c = {.job = &job, .reason = "R", .message = "m"};
+
+    arena_init(&a, 1u << 20);
+    c.status = read_text(&a, STATUS("Failed", ",\"progress\":{\"step\":7}"));
+    torture(read_and_write, &c);
 }
 
 UNIT_MAIN(NULL, NULL)
