@@ -8,6 +8,7 @@ The modules below hold the tests, run in this order; run.sh starts the cluster.
 import sys
 
 import access  # noqa: F401
+import alerts  # noqa: F401
 import chart  # noqa: F401
 import examples  # noqa: F401
 import images  # noqa: F401

@@ -8,7 +8,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 export RM_RUN=${RM_RUN:-/tmp/ringmaster-packaging}
 : "${BIN:?the folder of hvd-operator}"
 export BIN
-"$root/tests/setup/deb.sh" cluster
+"$root/tests/setup/deb.sh" cluster alerts
 [ "${KEEP:-0}" = 1 ] || trap '"$root/tests/cluster/down" >&2' EXIT
 HELM=$("$root/tests/cluster/build/helm.sh")
 PEER=$("$root/tests/operator/peer.sh" --source)
