@@ -189,6 +189,8 @@ static void ask_add(struct asker *a,
     if (ask_wheel_add(&a->wheel, &j->turn, j->uid) < 0) {
         keyed_remove(&a->jobs, j);
         ask_job_free(a, j);
+    } else if (!node_get(job->status, "progress")) { /* not known from before */
+        ask_wheel_start(&a->wheel, &j->turn, clock_now_ns());
     }
 }
 

@@ -4,7 +4,8 @@
  *
  * Time is a circle of one interval. Each job has a fixed place on it, a hash of its uid,
  * and is asked when the hand passes there: jobs are spread evenly. If the operator is
- * late, the hand is late for all jobs. */
+ * late, the hand is late for all jobs. A job that has just started is in addition asked
+ * ASK_FIRSTS times soon, whatever its place: it may be over before the hand is there. */
 #ifndef OPERATOR_CORE_ASK_PLAN_H
 #define OPERATOR_CORE_ASK_PLAN_H
 
@@ -18,6 +19,8 @@
 #define ASK_MAX_DOUBTFUL 32u /* of these, jobs that did not answer the last time */
 #define ASK_DEADLINE_NS  3000000000ull
 #define ASK_MAX_WAIT_NS  300000000000ull /* longest back-off */
+#define ASK_FIRSTS       3u
+#define ASK_FIRST_GAP_NS 30000000ull /* between two such questions, of all jobs */
 #define ASK_STALE        3u /* intervals after which a report counts as unknown */
 /* Share of the API server's rate (--kube-api-qps) for statuses that only bring progress:
  * one in so many requests. */
@@ -37,25 +40,39 @@ enum ask_result ask_result_of(int error);
 
 struct ask_turn {        /* of one job */
     uint64_t place_ns;   /* on the circle */
-    uint64_t after_ns;   /* it is not asked before */
+    uint64_t first_ns;   /* when it is due among the firsts; 0: it is not there */
+    uint64_t after_ns;   /* it is not asked before at its place */
     uint32_t n_failures; /* in a row */
+    uint32_t n_firsts;   /* how often it was asked, up to ASK_FIRSTS */
+};
+struct ask_entry {
+    uint64_t at_ns;
+    struct ask_turn *turn;
+};
+struct ask_row {
+    struct ask_entry *v; /* by at_ns; no two are equal */
+    size_t n, cap;
 };
 struct ask_wheel {
-    struct ask_turn **v; /* by place */
-    size_t n, cap;
+    struct ask_row places, firsts;
     uint64_t interval_ns, hand_ns; /* the hand: every place before it is done */
+    uint64_t gap_ns;               /* no first question before */
 };
 void ask_wheel_init(struct ask_wheel *w, uint64_t interval_ns, uint64_t now_ns);
 void ask_wheel_release(struct ask_wheel *w);
 /* The turn must live until ask_wheel_remove. -ENOMEM, or -E2BIG at a million. */
 int ask_wheel_add(struct ask_wheel *w, struct ask_turn *t, const char *uid);
+/* The job of that turn, which is on the wheel, has just started. Out of memory it is asked
+ * at its place only. */
+void ask_wheel_start(struct ask_wheel *w, struct ask_turn *t, uint64_t now_ns);
 void ask_wheel_remove(struct ask_wheel *w, const struct ask_turn *t);
-/* Moves the hand to the next job whose turn has come; NULL: it has passed all until
- * now_ns. */
+/* The next job whose turn has come: one of the firsts, or the one to which the hand moves.
+ * NULL: the hand has passed all until now_ns. */
 struct ask_turn *ask_wheel_take(struct ask_wheel *w, uint64_t now_ns);
 uint64_t ask_wheel_next_ns(const struct ask_wheel *w); /* UINT64_MAX: no job */
 /* The job that was taken at now_ns was asked. After a second failure it is passed
- * over once, then three times, and so on, up to ASK_MAX_WAIT_NS. */
+ * over once, then three times, and so on, up to ASK_MAX_WAIT_NS. Failures while it is one
+ * of the firsts count as one: its agent may not listen yet. */
 void ask_turn_end(struct ask_turn *t,
                   enum ask_result r,
                   uint64_t interval_ns,

@@ -120,6 +120,15 @@ def a_running_job_shows_the_progress_that_its_agent_reports() -> None:
 
 
 @suite.test
+def a_job_that_has_just_started_is_asked_before_its_turn() -> None:
+    with Asked(extra=[*OPEN, "--progress-interval", "1h"]) as w:
+        w.serves_job()
+        for step in (1, 2, 3):
+            w.answer(step=step)
+            wait(f"step {step}", lambda step=step: w.progress().get("step") == step)
+
+
+@suite.test
 def a_stall_and_a_slow_rank_become_conditions_with_one_event_each() -> None:
     with Asked() as w:
         w.answer(step=1)

@@ -4,6 +4,7 @@
 #include "tests/unit/unit.h"
 
 #include "operator/core/ask_plan.h"
+#include "runtime/base/mem.h"
 
 #define S     1000000000ull
 #define EVERY (15 * S)
@@ -128,6 +129,114 @@ UNIT_TEST(a_job_that_does_not_answer_is_asked_ever_less_often_at_its_place)
     assert_ptr_equal(ask_wheel_take(&p.w, now_ns), &p.turn[0]);
     ask_turn_end(&p.turn[0], ASK_OK, EVERY, now_ns);
     assert_ptr_equal(ask_wheel_take(&p.w, now_ns + EVERY), &p.turn[0]);
+    ask_wheel_release(&p.w);
+}
+
+/* A uid whose place is 14 s behind the begin of the circle, where the hand is. */
+static void world_open_late(struct plan_world *p, uint64_t now_ns)
+{
+    char uid[32];
+
+    for (int i = 0;; i++) {
+        ask_wheel_init(&p->w, EVERY, now_ns);
+        (void)snprintf(uid, sizeof(uid), "uid-%d", i);
+        assert_int_equal(ask_wheel_add(&p->w, &p->turn[0], uid), 0);
+        if (p->turn[0].place_ns / S == 14)
+            return;
+        ask_wheel_release(&p->w);
+    }
+}
+
+/* Until `until_s` after now_ns: the seconds in which it is asked. */
+static void check_times(struct plan_world *p,
+                        uint64_t now_ns,
+                        enum ask_result r,
+                        uint64_t until_s,
+                        const char *wanted)
+{
+    char got[100] = "";
+    uint64_t at_ns;
+
+    while ((at_ns = ask_wheel_next_ns(&p->w)) < now_ns + until_s * S) {
+        struct ask_turn *t = ask_wheel_take(&p->w, at_ns);
+        size_t n = strlen(got);
+
+        if (!t) /* it is passed over */
+            continue;
+        ask_turn_end(t, r, EVERY, at_ns);
+        (void)snprintf(got + n, sizeof(got) - n, "%llu ", (at_ns - now_ns) / S);
+    }
+    assert_string_equal(got, wanted);
+}
+
+UNIT_TEST(a_job_that_starts_is_asked_soon_then_at_its_place)
+{
+    static struct plan_world p;
+    const struct {
+        enum ask_result result;
+        uint64_t begin_s; /* on the circle */
+        const char *wanted;
+    } rows[] = {
+        {ASK_OK, 0, "1 4 10 29 44 59 "},    /* 14 is too near to 10 */
+        {ASK_OK, 9, "1 4 10 20 35 50 "},    /* so is 5 to 4 */
+        {ASK_OK, 13, "1 4 10 31 46 61 "},   /* so is 1 to 1, and 16 to 10 */
+        {ASK_OK, 14, "0 3 9 30 45 60 "},    /* its place counts as one of them */
+        {ASK_UNREACHABLE, 0, "1 4 10 44 "}, /* as two failures: 30 s, then 60 s */
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        uint64_t now_ns = 1005 * S + rows[i].begin_s * S;
+
+        world_open_late(&p, now_ns);
+        ask_wheel_start(&p.w, &p.turn[0], now_ns);
+        check_times(&p, now_ns, rows[i].result, 62, rows[i].wanted);
+        ask_wheel_release(&p.w);
+    }
+}
+
+UNIT_TEST(many_jobs_that_start_at_once_are_asked_one_after_the_other)
+{
+    static struct plan_world p;
+    size_t taken[JOBS] = {0}, n, most = 0, firsts_before;
+
+    world_open(&p, JOBS, 1000 * S);
+    for (size_t i = 0; i < JOBS; i++)
+        ask_wheel_start(&p.w, &p.turn[i], 1000 * S);
+    for (uint64_t ms = 10; ms <= 60000; ms += 10) {
+        firsts_before = p.w.firsts.n;
+        n = take_all(&p, 1000 * S + ms * (S / 1000), taken);
+        most = n > most ? n : most;
+        assert_true(p.w.firsts.n <= firsts_before);
+        for (size_t i = 0; ms == 10000 && i < JOBS; i++)
+            assert_true(taken[i] >= 1);
+        if (ms % 1000 == 0) {
+            size_t all = 0;
+
+            for (size_t i = 0; i < JOBS; i++)
+                all += taken[i];
+            /* of a second: a gap of 30 ms, and those at their places */
+            assert_true(all <= ms / 1000 * (34 + 2 * JOBS / 15));
+        }
+    }
+    assert_true(most <= 8);
+    assert_int_equal(p.w.firsts.n, 0);
+    ask_wheel_release(&p.w);
+}
+
+UNIT_TEST(a_started_job_that_is_removed_is_not_asked)
+{
+    static struct plan_world p;
+    size_t taken[JOBS] = {0};
+
+    world_open(&p, 10, 1000 * S);
+    for (size_t i = 0; i < 10; i++)
+        ask_wheel_start(&p.w, &p.turn[i], 1000 * S);
+    for (size_t i = 0; i < 10; i += 2)
+        ask_wheel_remove(&p.w, &p.turn[i]);
+    for (uint64_t s = 1; s <= 60; s++)
+        (void)take_all(&p, (1000 + s) * S, taken);
+    for (size_t i = 0; i < 10; i++)
+        assert_true(i % 2 ? taken[i] >= 3 : taken[i] == 0);
     ask_wheel_release(&p.w);
 }
 
