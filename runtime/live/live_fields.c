@@ -14,12 +14,6 @@
 #include "runtime/base/utf8.h"
 #include "runtime/wire/bytes.h"
 
-enum {
-    STATES = LIVE_ENDING + 1,
-    CAUSES = LIVE_CAUSE_ABSENT + 1,
-    RANK_STATES = LIVE_RANK_EXITED + 1
-};
-
 /* --- numbers ---------------------------------------------------------------------- */
 
 static uint32_t load_u32(const char *p)
@@ -35,79 +29,55 @@ static void store_u32(char *p, uint32_t v)
     memcpy(p, &v, sizeof(v));
 }
 
+/* By type; size 0: it is not one number. */
+static const struct live_number {
+    size_t size;
+    bool is_signed;
+    bool is_enum; /* greater values become 0; of other types they do not fit */
+    uint64_t max; /* unless it is signed */
+} live_numbers[] = {
+    [LIVE_U32] = {4, .max = UINT32_MAX},
+    [LIVE_U64] = {8, .max = UINT64_MAX},
+    [LIVE_I32] = {4, .is_signed = true},
+    [LIVE_I64] = {8, .is_signed = true},
+    [LIVE_F64] = {8, .max = UINT64_MAX},
+    [LIVE_BOOL] = {sizeof(bool), .max = 1},
+    [LIVE_MS] = {8, .max = UINT64_MAX},
+    [LIVE_TIME] = {8, .max = UINT64_MAX},
+    [LIVE_STATE] = {4, .is_enum = true, .max = LIVE_ENDING},
+    [LIVE_CAUSE] = {4, .is_enum = true, .max = LIVE_CAUSE_ABSENT},
+    [LIVE_RANK_STATE] = {4, .is_enum = true, .max = LIVE_RANK_EXITED},
+    [LIVE_RANKS] = {0}, /* the last type */
+};
+
 /* The value of a field that is one number, as 64 bits. */
 static uint64_t number_load(const struct live_field *f, const char *p)
 {
-    int32_t i32;
-    bool flag;
+    const struct live_number *number = &live_numbers[f->type];
     uint64_t v;
 
-    switch (f->type) {
-    case LIVE_U32:
-    case LIVE_STATE:
-    case LIVE_CAUSE:
-    case LIVE_RANK_STATE:
-        return load_u32(p);
-    case LIVE_I32:
-        memcpy(&i32, p, sizeof(i32));
-        return (uint64_t)(int64_t)i32;
-    case LIVE_BOOL:
-        memcpy(&flag, p, sizeof(flag));
-        return flag;
-    case LIVE_U64:
-    case LIVE_I64:
-    case LIVE_F64:
-    case LIVE_MS:
-    case LIVE_TIME:
-        memcpy(&v, p, sizeof(v));
-        return v;
-    case LIVE_TEXT:
-    case LIVE_METRICS:
-    case LIVE_RANKS:
-        break;
-    }
-    return 0;
+    if (number->size == 4)
+        return number->is_signed ? (uint64_t)(int32_t)load_u32(p) : load_u32(p);
+    if (number->size != 8)
+        return *p != 0;
+    memcpy(&v, p, sizeof(v));
+    return v;
 }
 
 /* False: v does not fit. */
 static bool number_store(const struct live_field *f, char *p, uint64_t v)
 {
-    int64_t i64 = (int64_t)v;
-    int32_t i32 = (int32_t)i64;
-    bool flag = v != 0;
+    const struct live_number *number = &live_numbers[f->type];
 
-    switch (f->type) {
-    case LIVE_U32:
-        store_u32(p, (uint32_t)v);
-        return v <= UINT32_MAX;
-    case LIVE_STATE:
-        store_u32(p, v < STATES ? (uint32_t)v : 0);
-        return true;
-    case LIVE_CAUSE:
-        store_u32(p, v < CAUSES ? (uint32_t)v : 0);
-        return true;
-    case LIVE_RANK_STATE:
-        store_u32(p, v < RANK_STATES ? (uint32_t)v : 0);
-        return true;
-    case LIVE_I32:
-        memcpy(p, &i32, sizeof(i32));
-        return i32 == i64;
-    case LIVE_BOOL:
-        memcpy(p, &flag, sizeof(flag));
-        return v <= 1;
-    case LIVE_U64:
-    case LIVE_I64:
-    case LIVE_F64:
-    case LIVE_MS:
-    case LIVE_TIME:
+    if (number->is_enum && v > number->max)
+        v = 0;
+    if (number->size == 8)
         memcpy(p, &v, sizeof(v));
-        return true;
-    case LIVE_TEXT:
-    case LIVE_METRICS:
-    case LIVE_RANKS:
-        break;
-    }
-    return false;
+    else if (number->size == 4)
+        store_u32(p, (uint32_t)v);
+    else
+        *p = v != 0;
+    return number->is_signed ? number_load(f, p) == v : v <= number->max;
 }
 
 /* --- wire form -------------------------------------------------------------------- */
@@ -121,43 +91,39 @@ count_load(const struct live_field *f, const char *section, uint32_t max)
 }
 
 static void
-field_pack(const struct live_field *f, const char *section, struct strbuf *out)
+metrics_pack(const struct live_field *f, const char *section, struct strbuf *out)
 {
     const struct live_metric *metrics = (const void *)(section + f->at);
-    uint32_t n;
+    uint32_t n = count_load(f, section, LIVE_METRICS_MAX);
 
-    switch (f->type) {
-    case LIVE_TEXT:
-        bytes_put_name(out, section + f->at, f->size);
-        return;
-    case LIVE_METRICS:
-        n = count_load(f, section, LIVE_METRICS_MAX);
-        bytes_put_u32(out, n);
-        for (uint32_t i = 0; i < n; i++) {
-            bytes_put_name(out, metrics[i].name, LIVE_NAME_MAX);
-            bytes_put_f64(out, metrics[i].value);
-        }
-        return;
-    case LIVE_RANKS:
-        bytes_put_u32(out, load_u32(section + f->count));
-        n = count_load(f, section, LIVE_MISSING_MAX);
-        for (uint32_t i = 0; i < n; i++)
-            bytes_put_u32(out, load_u32(section + f->at + 4 * (size_t)i));
-        return;
-    case LIVE_U32:
-    case LIVE_U64:
-    case LIVE_I32:
-    case LIVE_I64:
-    case LIVE_F64:
-    case LIVE_BOOL:
-    case LIVE_MS:
-    case LIVE_TIME:
-    case LIVE_STATE:
-    case LIVE_CAUSE:
-    case LIVE_RANK_STATE:
-        break;
+    bytes_put_u32(out, n);
+    for (uint32_t i = 0; i < n; i++) {
+        bytes_put_name(out, metrics[i].name, LIVE_NAME_MAX);
+        bytes_put_f64(out, metrics[i].value);
     }
-    bytes_put(out, number_load(f, section + f->at), 8);
+}
+
+static void
+ranks_pack(const struct live_field *f, const char *section, struct strbuf *out)
+{
+    uint32_t n = count_load(f, section, LIVE_MISSING_MAX);
+
+    bytes_put_u32(out, load_u32(section + f->count));
+    for (uint32_t i = 0; i < n; i++)
+        bytes_put_u32(out, load_u32(section + f->at + 4 * (size_t)i));
+}
+
+static void
+field_pack(const struct live_field *f, const char *section, struct strbuf *out)
+{
+    if (live_numbers[f->type].size)
+        bytes_put(out, number_load(f, section + f->at), 8);
+    else if (f->type == LIVE_TEXT)
+        bytes_put_name(out, section + f->at, f->size);
+    else if (f->type == LIVE_METRICS)
+        metrics_pack(f, section, out);
+    else
+        ranks_pack(f, section, out);
 }
 
 static bool metrics_unpack(const struct live_field *f, struct bytes_reader *r, char *to)
@@ -189,27 +155,11 @@ static bool field_unpack(const struct live_field *f, struct bytes_reader *r, cha
 {
     uint64_t v;
 
-    switch (f->type) {
-    case LIVE_TEXT:
+    if (live_numbers[f->type].size)
+        return bytes_get(r, 8, &v) && number_store(f, to + f->at, v);
+    if (f->type == LIVE_TEXT)
         return bytes_get_name(r, to + f->at, f->size);
-    case LIVE_METRICS:
-        return metrics_unpack(f, r, to);
-    case LIVE_RANKS:
-        return ranks_unpack(f, r, to);
-    case LIVE_U32:
-    case LIVE_U64:
-    case LIVE_I32:
-    case LIVE_I64:
-    case LIVE_F64:
-    case LIVE_BOOL:
-    case LIVE_MS:
-    case LIVE_TIME:
-    case LIVE_STATE:
-    case LIVE_CAUSE:
-    case LIVE_RANK_STATE:
-        break;
-    }
-    return bytes_get(r, 8, &v) && number_store(f, to + f->at, v);
+    return f->type == LIVE_METRICS ? metrics_unpack(f, r, to) : ranks_unpack(f, r, to);
 }
 
 void live_sections_pack(const struct live_section *s,
@@ -303,30 +253,17 @@ static bool field_is_known(const struct live_field *f, const char *section)
 {
     double d;
 
-    switch (f->type) {
-    case LIVE_I32:
-    case LIVE_I64:
+    if (live_numbers[f->type].is_signed)
         return (int64_t)number_load(f, section + f->at) >= 0;
-    case LIVE_F64:
+    if (f->type == LIVE_F64) {
         memcpy(&d, section + f->at, sizeof(d));
         return d >= 0;
-    case LIVE_TIME:
-        return number_load(f, section + f->at) > 0;
-    case LIVE_TEXT:
-        return section[f->at] != '\0';
-    case LIVE_METRICS:
-    case LIVE_RANKS:
-        return load_u32(section + f->count) > 0;
-    case LIVE_U32:
-    case LIVE_U64:
-    case LIVE_BOOL:
-    case LIVE_MS:
-    case LIVE_STATE:
-    case LIVE_CAUSE:
-    case LIVE_RANK_STATE:
-        break;
     }
-    return true;
+    if (f->type == LIVE_TIME)
+        return number_load(f, section + f->at) > 0;
+    if (f->type == LIVE_TEXT)
+        return section[f->at] != '\0';
+    return live_numbers[f->type].size || load_u32(section + f->count) > 0;
 }
 
 static void

@@ -161,6 +161,43 @@ UNIT_TEST(values_that_this_version_does_not_know_are_unknown)
     assert_int_equal(got.stall.cause, LIVE_CAUSE_UNKNOWN);
 }
 
+UNIT_TEST(numbers_that_do_not_fit_are_refused)
+{
+    static const struct {
+        uint16_t section;
+        uint64_t before; /* fields that are 0 */
+        uint64_t value;
+        int rc;
+    } rows[] = {
+        /* straggler.rank */
+        {6, 0, INT32_MAX, 0},
+        {6, 0, (uint64_t)INT32_MIN, 0},
+        {6, 0, (uint64_t)INT32_MAX + 1, -EPROTO},
+        {6, 0, UINT32_MAX, -EPROTO},
+        {6, 0, (uint64_t)INT32_MIN - 1, -EPROTO},
+        /* ranks, seconds.meeting */
+        {1, 4, UINT32_MAX, 0},
+        {1, 4, 1ull << 32, -EPROTO},
+        {2, 0, UINT64_MAX, 0},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CLEANUP(strbuf_release) struct strbuf out = {0};
+        struct live_report got;
+        struct err err = ERR_INIT;
+
+        strbuf_init(&out, LIVE_REPORT_MAX_BYTES);
+        strbuf_puts(&out, "HVL1");
+        bytes_put(&out, rows[i].section, 2);
+        bytes_put_u32(&out, 8 * (uint32_t)(rows[i].before + 1));
+        for (uint64_t k = 0; k < rows[i].before; k++)
+            bytes_put(&out, 0, 8);
+        bytes_put(&out, rows[i].value, 8);
+        if (live_report_unpack(out.p, out.n, &got, &err) != rows[i].rc)
+            fail_msg("row %zu: %s", i, err.text);
+    }
+}
+
 UNIT_TEST(rank_packs_and_unpacks)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0}, json = {0};
