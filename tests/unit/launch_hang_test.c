@@ -133,136 +133,133 @@ static void find(const char *first, const char *last)
 #define POOL     "S futex 1 0 0 0 3000 futex_wait_queue;"
 #define RUNS     "R run 0 0 0 100 0;"
 
+static const struct {
+    const char *threads;
+    uint64_t n_faults;
+    const char *first, *last;
+    enum live_cause cause;
+    const char *does; /* its beginning */
+} causes[] = {
+    {"T futex 0 0 0 0 8f00 do_signal_stop", 0, NULL, NULL, LIVE_CAUSE_STOPPED,
+     "its process is stopped by a signal"},
+    {"t futex 0 0 0 0 8f00 ptrace_stop", 0, NULL, NULL, LIVE_CAUSE_STOPPED,
+     "its process is stopped by a debugger (process 9)"},
+    {"D futex 0 0 0 0 8f00 __refrigerator", 0, NULL, NULL, LIVE_CAUSE_STOPPED,
+     "its process is frozen"},
+    {"Z run 0 0 0 0 0", 0, NULL, NULL, LIVE_CAUSE_ABSENT, "its process has ended"},
+    /* locks */
+    {LOCKED, 0, STEP, STEP, LIVE_CAUSE_LOCK,
+     "its main thread waits for a lock held elsewhere, in step (train.py:42)"},
+    {LOCKED, 0, CURRENT ACQUIRE MAIN END, CURRENT ACQUIRE MAIN END, LIVE_CAUSE_LOCK,
+     "its main thread waits for a lock held elsewhere, in acquire "
+     "(threading.py:1133) called by step (train.py:42)"},
+    {"S ? 0 0 0 0 0 futex_wait_queue", 0, NULL, NULL, LIVE_CAUSE_LOCK,
+     "its main thread waits for a lock held elsewhere; its stacks are unknown: it "
+     "does not answer"},
+    {"S flock 7 0 0 0 8f00 locks_lock_inode_wait /srv/lock", 0, STEP, STEP,
+     LIVE_CAUSE_LOCK,
+     "its main thread waits for the lock of a file, /srv/lock "
+     "(locks_lock_inode_wait in the kernel), in step"},
+    {"S fcntl 7 7 0 0 8f00 fcntl_setlk /srv/lock", 0, STEP, STEP, LIVE_CAUSE_LOCK,
+     "its main thread waits for the lock of a file"},
+    /* a pool of native threads, and a thread that waits for work, hold no lock */
+    {LOCKED POOL, 0, STEP, STEP, LIVE_CAUSE_LOCK, ""},
+    {LOCKED LOCKED_5, 0, IDLE STEP, IDLE STEP, LIVE_CAUSE_LOCK, ""},
+    /* the other thread waits for a connection, and may release the lock */
+    {LOCKED "S recv 3 0 0 0 4f00 wait_woken", 0, WORKER STEP, WORKER STEP,
+     LIVE_CAUSE_LOCK, ""},
+    {LOCKED LOCKED_5, 0, WORKER STEP, WORKER STEP, LIVE_CAUSE_DEADLOCK,
+     "its Python threads wait for locks of each other: the main thread, in step "
+     "(train.py:42); another in worker (train.py:20)"},
+    /* with a time limit it is no deadlock */
+    {LOCKED "S futex 1 0 9 0 4f00 x", 0, WORKER STEP, WORKER STEP, LIVE_CAUSE_LOCK, ""},
+    /* another place in the second dump: it moves */
+    {LOCKED LOCKED_5, 0, WORKER LOAD, WORKER STEP, LIVE_CAUSE_LOCK, ""},
+    /* the main thread waits for a worker that waits for a lock */
+    {LOCKED LOCKED_5, 0, WORKER JOIN, WORKER JOIN, LIVE_CAUSE_LOCK,
+     "a thread waits for a lock held elsewhere, in worker (train.py:20)"},
+    /* loops */
+    {RUNS, 0, STEP, STEP, LIVE_CAUSE_LOOP,
+     "its main thread computes, always at the same place, in step (train.py:42)"},
+    {RUNS, 0, STEP, STEP_43, LIVE_CAUSE_LOOP, ""},
+    {RUNS, 0, STEP, LOAD, LIVE_CAUSE_BUSY,
+     "its main thread computes, at changing places, in load (train.py:50)"},
+    {RUNS, 0, STEP, DEEPER, LIVE_CAUSE_BUSY, ""},
+    /* processors are short: it gets little time, but does not sleep */
+    {"R run 0 0 0 2 0", 0, STEP, STEP, LIVE_CAUSE_LOOP, ""},
+    {"R run 0 0 0 2 0 - - 40", 0, STEP, STEP, LIVE_CAUSE_BUSY,
+     "its main thread runs now and then"},
+    {RUNS, 0, C_LOOP, C_LOOP, LIVE_CAUSE_LOOP,
+     "its main thread computes, always at the same place, in spin (prog)"},
+    {RUNS, 0, STEP, NULL, LIVE_CAUSE_BUSY, ""},
+    {RUNS, 0, NULL, NULL, LIVE_CAUSE_BUSY,
+     "its main thread computes, at changing places; its stacks are unknown"},
+    {LOCKED RUNS, 0, JOIN, JOIN, LIVE_CAUSE_LOOP, ""},
+    /* the holder of Python's lock computes */
+    {"S futex 1 0 9 0 8f00 x;" RUNS, 0, WORKER STEP, WORKER STEP, LIVE_CAUSE_LOOP,
+     "its main thread waits for another one, which computes, always at the same "
+     "place, in worker (train.py:20)"},
+    {"S futex 1 0 9 0 8f00 x;" RUNS, 0, STEP, STEP, LIVE_CAUSE_LOOP,
+     "its main thread waits for another one, which computes, always at the same "
+     "place (thread 401), in step (train.py:42)"},
+    /* it is seen while it looks for the lock */
+    {"R run 0 0 0 2 0 - - 40;" RUNS, 0, WORKER STEP, WORKER STEP, LIVE_CAUSE_LOOP,
+     "its main thread waits for another one, which computes"},
+    {"S futex 1 0 9 0 8f00 x;" RUNS, 0, STEP, LOAD, LIVE_CAUSE_BUSY, ""},
+    /* a thread that computes does not explain a wait for a file */
+    {"S read 3 0 0 0 8f00 request_wait_answer /mnt/x;" RUNS, 0, STEP, STEP,
+     LIVE_CAUSE_STORAGE,
+     "its main thread waits for a file system or a block device, /mnt/x "
+     "(request_wait_answer in the kernel), in step (train.py:42)"},
+    /* storage */
+    {"D openat 0 0 0 0 8f00 fuse_get_req", 0, STEP, STEP, LIVE_CAUSE_STORAGE, ""},
+    {"D write 3 0 0 0 8f00 percpu_rwsem_wait /mnt/x", 0, STEP, STEP, LIVE_CAUSE_STORAGE,
+     ""},
+    {"D ? 0 0 0 0 0", 0, NULL, NULL, LIVE_CAUSE_STORAGE, ""},
+    {"S read 3 0 0 0 8f00 - /mnt/x", 0, STEP, STEP, LIVE_CAUSE_STORAGE, ""},
+    {"D ioctl 3 0 0 0 8f00 os_acquire /dev/nvidia0", 0, STEP, STEP, LIVE_CAUSE_SLEEPING,
+     ""},
+    /* swapping comes before storage and loops */
+    {"D fault 0 0 0 0 8f00 folio_wait_bit_common", 20, STEP, STEP, LIVE_CAUSE_SWAPPING,
+     "its process waits for memory that is read from disk, 20 times a second "
+     "(major "
+     "page faults; 20 MiB of its memory are swapped out), in step (train.py:42)"},
+    {"D fault 0 0 0 0 8f00 folio_wait_bit_common", 5, STEP, STEP, LIVE_CAUSE_STORAGE,
+     ""},
+    {RUNS, 300, STEP, STEP, LIVE_CAUSE_SWAPPING, ""},
+    {RUNS, 50, STEP, STEP, LIVE_CAUSE_LOOP, ""},
+    /* other waits */
+    {"S read 3 0 0 0 8f00 pipe_read /tmp/fifo", 0, STEP, STEP, LIVE_CAUSE_SLEEPING,
+     "its main thread waits for the other end of a pipe, /tmp/fifo"},
+    {"S recv 3 0 0 0 8f00 wait_woken socket:[5]", 0, STEP, STEP, LIVE_CAUSE_SLEEPING,
+     "its main thread waits for data from a connection, socket:[5], in step"},
+    {"S nanosleep 0 0 0 0 8f00 hrtimer_nanosleep", 0, STEP, STEP, LIVE_CAUSE_SLEEPING,
+     "its main thread waits for a timer, in step"},
+    {"S wait4 0 0 0 0 8f00 do_wait", 0, STEP, STEP, LIVE_CAUSE_SLEEPING,
+     "its main thread waits for a child process"},
+    {"S poll 0 0 0 0 8f00 poll_schedule_timeout", 0, STEP, STEP, LIVE_CAUSE_SLEEPING,
+     "its main thread waits for a descriptor (poll)"},
+    {"S ? 0 0 0 0 0", 0, NULL, NULL, LIVE_CAUSE_UNKNOWN, ""},
+    /* in the runtime: the hub knows more */
+    {LOCKED, 0, HOROVOD, HOROVOD, LIVE_CAUSE_SLEEPING,
+     "its main thread waits in a collective, in wait_for (handles.py:150) called "
+     "by "
+     "step (train.py:42)"},
+    {RUNS, 500, HOROVOD, HOROVOD, LIVE_CAUSE_SLEEPING, ""},
+};
+
 UNIT_TEST(each_cause_is_recognised)
 {
-    static const struct {
-        const char *threads;
-        uint64_t n_faults;
-        const char *first, *last;
-        enum live_cause cause;
-        const char *does; /* its beginning */
-    } rows[] = {
-        {"T futex 0 0 0 0 8f00 do_signal_stop", 0, NULL, NULL, LIVE_CAUSE_STOPPED,
-         "its process is stopped by a signal"},
-        {"t futex 0 0 0 0 8f00 ptrace_stop", 0, NULL, NULL, LIVE_CAUSE_STOPPED,
-         "its process is stopped by a debugger (process 9)"},
-        {"D futex 0 0 0 0 8f00 __refrigerator", 0, NULL, NULL, LIVE_CAUSE_STOPPED,
-         "its process is frozen"},
-        {"Z run 0 0 0 0 0", 0, NULL, NULL, LIVE_CAUSE_ABSENT, "its process has ended"},
-        /* locks */
-        {LOCKED, 0, STEP, STEP, LIVE_CAUSE_LOCK,
-         "its main thread waits for a lock held elsewhere, in step (train.py:42)"},
-        {LOCKED, 0, CURRENT ACQUIRE MAIN END, CURRENT ACQUIRE MAIN END, LIVE_CAUSE_LOCK,
-         "its main thread waits for a lock held elsewhere, in acquire "
-         "(threading.py:1133) called by step (train.py:42)"},
-        {"S ? 0 0 0 0 0 futex_wait_queue", 0, NULL, NULL, LIVE_CAUSE_LOCK,
-         "its main thread waits for a lock held elsewhere; its stacks are unknown: it "
-         "does not answer"},
-        {"S flock 7 0 0 0 8f00 locks_lock_inode_wait /srv/lock", 0, STEP, STEP,
-         LIVE_CAUSE_LOCK,
-         "its main thread waits for the lock of a file, /srv/lock "
-         "(locks_lock_inode_wait in the kernel), in step"},
-        {"S fcntl 7 7 0 0 8f00 fcntl_setlk /srv/lock", 0, STEP, STEP, LIVE_CAUSE_LOCK,
-         "its main thread waits for the lock of a file"},
-        /* a pool of native threads, and a thread that waits for work, hold no lock */
-        {LOCKED POOL, 0, STEP, STEP, LIVE_CAUSE_LOCK, ""},
-        {LOCKED LOCKED_5, 0, IDLE STEP, IDLE STEP, LIVE_CAUSE_LOCK, ""},
-        /* the other thread waits for a connection, and may release the lock */
-        {LOCKED "S recv 3 0 0 0 4f00 wait_woken", 0, WORKER STEP, WORKER STEP,
-         LIVE_CAUSE_LOCK, ""},
-        {LOCKED LOCKED_5, 0, WORKER STEP, WORKER STEP, LIVE_CAUSE_DEADLOCK,
-         "its Python threads wait for locks of each other: the main thread, in step "
-         "(train.py:42); another in worker (train.py:20)"},
-        /* with a time limit it is no deadlock */
-        {LOCKED "S futex 1 0 9 0 4f00 x", 0, WORKER STEP, WORKER STEP, LIVE_CAUSE_LOCK,
-         ""},
-        /* another place in the second dump: it moves */
-        {LOCKED LOCKED_5, 0, WORKER LOAD, WORKER STEP, LIVE_CAUSE_LOCK, ""},
-        /* the main thread waits for a worker that waits for a lock */
-        {LOCKED LOCKED_5, 0, WORKER JOIN, WORKER JOIN, LIVE_CAUSE_LOCK,
-         "a thread waits for a lock held elsewhere, in worker (train.py:20)"},
-        /* loops */
-        {RUNS, 0, STEP, STEP, LIVE_CAUSE_LOOP,
-         "its main thread computes, always at the same place, in step (train.py:42)"},
-        {RUNS, 0, STEP, STEP_43, LIVE_CAUSE_LOOP, ""},
-        {RUNS, 0, STEP, LOAD, LIVE_CAUSE_BUSY,
-         "its main thread computes, at changing places, in load (train.py:50)"},
-        {RUNS, 0, STEP, DEEPER, LIVE_CAUSE_BUSY, ""},
-        /* processors are short: it gets little time, but does not sleep */
-        {"R run 0 0 0 2 0", 0, STEP, STEP, LIVE_CAUSE_LOOP, ""},
-        {"R run 0 0 0 2 0 - - 40", 0, STEP, STEP, LIVE_CAUSE_BUSY,
-         "its main thread runs now and then"},
-        {RUNS, 0, C_LOOP, C_LOOP, LIVE_CAUSE_LOOP,
-         "its main thread computes, always at the same place, in spin (prog)"},
-        {RUNS, 0, STEP, NULL, LIVE_CAUSE_BUSY, ""},
-        {RUNS, 0, NULL, NULL, LIVE_CAUSE_BUSY,
-         "its main thread computes, at changing places; its stacks are unknown"},
-        {LOCKED RUNS, 0, JOIN, JOIN, LIVE_CAUSE_LOOP, ""},
-        /* the holder of Python's lock computes */
-        {"S futex 1 0 9 0 8f00 x;" RUNS, 0, WORKER STEP, WORKER STEP, LIVE_CAUSE_LOOP,
-         "its main thread waits for another one, which computes, always at the same "
-         "place, in worker (train.py:20)"},
-        {"S futex 1 0 9 0 8f00 x;" RUNS, 0, STEP, STEP, LIVE_CAUSE_LOOP,
-         "its main thread waits for another one, which computes, always at the same "
-         "place (thread 401), in step (train.py:42)"},
-        /* it is seen while it looks for the lock */
-        {"R run 0 0 0 2 0 - - 40;" RUNS, 0, WORKER STEP, WORKER STEP, LIVE_CAUSE_LOOP,
-         "its main thread waits for another one, which computes"},
-        {"S futex 1 0 9 0 8f00 x;" RUNS, 0, STEP, LOAD, LIVE_CAUSE_BUSY, ""},
-        /* a thread that computes does not explain a wait for a file */
-        {"S read 3 0 0 0 8f00 request_wait_answer /mnt/x;" RUNS, 0, STEP, STEP,
-         LIVE_CAUSE_STORAGE,
-         "its main thread waits for a file system or a block device, /mnt/x "
-         "(request_wait_answer in the kernel), in step (train.py:42)"},
-        /* storage */
-        {"D openat 0 0 0 0 8f00 fuse_get_req", 0, STEP, STEP, LIVE_CAUSE_STORAGE, ""},
-        {"D write 3 0 0 0 8f00 percpu_rwsem_wait /mnt/x", 0, STEP, STEP,
-         LIVE_CAUSE_STORAGE, ""},
-        {"D ? 0 0 0 0 0", 0, NULL, NULL, LIVE_CAUSE_STORAGE, ""},
-        {"S read 3 0 0 0 8f00 - /mnt/x", 0, STEP, STEP, LIVE_CAUSE_STORAGE, ""},
-        {"D ioctl 3 0 0 0 8f00 os_acquire /dev/nvidia0", 0, STEP, STEP,
-         LIVE_CAUSE_SLEEPING, ""},
-        /* swapping comes before storage and loops */
-        {"D fault 0 0 0 0 8f00 folio_wait_bit_common", 20, STEP, STEP,
-         LIVE_CAUSE_SWAPPING,
-         "its process waits for memory that is read from disk, 20 times a second "
-         "(major "
-         "page faults; 20 MiB of its memory are swapped out), in step (train.py:42)"},
-        {"D fault 0 0 0 0 8f00 folio_wait_bit_common", 5, STEP, STEP,
-         LIVE_CAUSE_STORAGE, ""},
-        {RUNS, 300, STEP, STEP, LIVE_CAUSE_SWAPPING, ""},
-        {RUNS, 50, STEP, STEP, LIVE_CAUSE_LOOP, ""},
-        /* other waits */
-        {"S read 3 0 0 0 8f00 pipe_read /tmp/fifo", 0, STEP, STEP, LIVE_CAUSE_SLEEPING,
-         "its main thread waits for the other end of a pipe, /tmp/fifo"},
-        {"S recv 3 0 0 0 8f00 wait_woken socket:[5]", 0, STEP, STEP,
-         LIVE_CAUSE_SLEEPING,
-         "its main thread waits for data from a connection, socket:[5], in step"},
-        {"S nanosleep 0 0 0 0 8f00 hrtimer_nanosleep", 0, STEP, STEP,
-         LIVE_CAUSE_SLEEPING, "its main thread waits for a timer, in step"},
-        {"S wait4 0 0 0 0 8f00 do_wait", 0, STEP, STEP, LIVE_CAUSE_SLEEPING,
-         "its main thread waits for a child process"},
-        {"S poll 0 0 0 0 8f00 poll_schedule_timeout", 0, STEP, STEP,
-         LIVE_CAUSE_SLEEPING, "its main thread waits for a descriptor (poll)"},
-        {"S ? 0 0 0 0 0", 0, NULL, NULL, LIVE_CAUSE_UNKNOWN, ""},
-        /* in the runtime: the hub knows more */
-        {LOCKED, 0, HOROVOD, HOROVOD, LIVE_CAUSE_SLEEPING,
-         "its main thread waits in a collective, in wait_for (handles.py:150) called "
-         "by "
-         "step (train.py:42)"},
-        {RUNS, 500, HOROVOD, HOROVOD, LIVE_CAUSE_SLEEPING, ""},
-    };
-
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        samples_read(rows[i].threads, rows[i].n_faults);
+    for (size_t i = 0; i < ARRAY_LEN(causes); i++) {
+        samples_read(causes[i].threads, causes[i].n_faults);
         samples[1].tracer_pid = 9;
-        find(rows[i].first, rows[i].last);
-        if (found.cause != rows[i].cause
-            || strncmp(found.does, rows[i].does, strlen(rows[i].does)) != 0)
-            fail_msg("row %zu, %s: %s: %s", i, rows[i].threads,
+        find(causes[i].first, causes[i].last);
+        if (found.cause != causes[i].cause
+            || strncmp(found.does, causes[i].does, strlen(causes[i].does)) != 0)
+            fail_msg("row %zu, %s: %s: %s", i, causes[i].threads,
                      live_cause_name(found.cause), found.does);
         assert_int_equal(found.is_in_collective,
-                         rows[i].first && strstr(rows[i].first, "_hvd"));
+                         causes[i].first && strstr(causes[i].first, "_hvd"));
     }
 }
 
