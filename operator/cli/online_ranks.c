@@ -281,12 +281,19 @@ int online_logs(struct cli *c)
 
 /* --- timeline -------------------------------------------------------------------- */
 
-/* The file of HOROVOD_TIMELINE in worker 0; NULL: printed why there is none. */
-static const char *timeline_path(const struct job_view *v, const struct node *pod)
+/* The value of a variable of the pod's first container; NULL: it is not set. */
+static const char *pod_env(const struct node *pod, const char *name)
 {
     const struct node *env =
         node_get(node_item(node_at(pod, "spec.containers"), 0), "env");
-    const char *path = node_str(node_with(env, "name", "HOROVOD_TIMELINE"), "value");
+
+    return node_str(node_with(env, "name", name), "value");
+}
+
+/* The file of HOROVOD_TIMELINE in worker 0; NULL: printed why there is none. */
+static const char *timeline_path(const struct job_view *v, const struct node *pod)
+{
+    const char *path = pod_env(pod, "HOROVOD_TIMELINE");
 
     if (path && *path && strcmp(path, "DYNAMIC") != 0)
         return path;
@@ -295,6 +302,20 @@ static const char *timeline_path(const struct job_view *v, const struct node *po
                 : "records no timeline; set HOROVOD_TIMELINE to a file in its "
                   "environment (HVD_TIMELINE_ALL=1 for all ranks)");
     return NULL;
+}
+
+/* Rank 0 collects and writes the timeline of all ranks, on its own clock, if that is on:
+ * no other pod has a file that could be merged here. */
+static void timeline_note_ranks(const struct job_view *v, const struct node *pod)
+{
+    const char *all = pod_env(pod, "HVD_TIMELINE_ALL");
+    bool has_all = false;
+
+    if (all)
+        (void)parse_bool("HVD_TIMELINE_ALL", all, &has_all, NULL);
+    if (!has_all && (uint64_t)v->n_workers * v->slots > 1)
+        cli_note("the timeline shows rank 0 only; set HVD_TIMELINE_ALL=1 in the job's "
+                 "environment for all ranks");
 }
 
 static int timeline_copy(struct cli *c,
@@ -337,6 +358,7 @@ int online_timeline(struct cli *c)
     struct err err = ERR_INIT;
     struct job_view v;
     char text[128];
+    int rc;
 
     if (online_job(c, c->args.word[0], &v) != 0
         || online_agent(&v, text, &container) != 0)
@@ -352,7 +374,10 @@ int online_timeline(struct cli *c)
         < 0)
         return online_fail(&v, err.text);
     path = timeline_path(&v, pod);
-    return path ? timeline_copy(c, &v, name, container, path) : 1;
+    rc = path ? timeline_copy(c, &v, name, container, path) : 1;
+    if (rc == 0)
+        timeline_note_ranks(&v, pod);
+    return rc;
 }
 
 /* --- completion ------------------------------------------------------------------ */
