@@ -3,16 +3,20 @@
  * inherited descriptor: a training script that starts another one (subprocess closes
  * descriptors), or that is run twice by one shell script, would find the descriptor
  * closed or at its end. The folder is removed with the launcher, or by its guard if the
- * launcher is killed. In a pod with a read-only root the first writable of several
- * places is used. Called by agent.c, remote_agent.c, horovodrun.c and local_job.c. */
+ * launcher is killed. If both are, as with their cgroup, the next start removes it: a
+ * lock that no process holds shows that its owner is gone, in any PID namespace. In a
+ * pod with a read-only root the first writable of several places is used. Called by
+ * agent.c, remote_agent.c, horovodrun.c and local_job.c. */
 #include "runtime/launch/scratch.h"
 
 #include <dirent.h>
 #include <linux/magic.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -25,6 +29,7 @@
 #define NAME_PREFIX   "hvd-"
 #define SHARED_MEMORY "/dev/shm"
 #define NAME_BYTES    6 /* random, printed as hex */
+#define LOCK_NAME     ".lock"
 
 /* The name is set before the folder is created, because the guard must know the name
  * when the folder exists. */
@@ -67,6 +72,23 @@ void scratch_unshare(struct scratch_folder *s)
         (void)munmap(s, sizeof(*s));
 }
 
+/* For scratch_sweep. The descriptor stays open until the process ends. The file gets its
+ * name when it is locked. Without a lock the folder is never swept. */
+static void scratch_lock(const char *dir)
+{
+    char path[CONTRACT_PATH_MAX], new_path[CONTRACT_PATH_MAX];
+
+    (void)snprintf(path, sizeof(path), "%s/" LOCK_NAME, dir);
+    (void)snprintf(new_path, sizeof(new_path), "%s/" LOCK_NAME ".new", dir);
+    int fd = open(new_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0 || rename(new_path, path) < 0) {
+        (void)unlink(new_path);
+        fd_close(&fd);
+    }
+}
+
 static bool path_is_in_memory(const char *path)
 {
     struct statfs fs;
@@ -78,28 +100,12 @@ static void scratch_make_stats(struct scratch_folder *s)
     if (!path_is_in_memory(s->dir) && path_is_in_memory(SHARED_MEMORY)) {
         (void)snprintf(s->stats_dir, sizeof(s->stats_dir), SHARED_MEMORY "%s",
                        strrchr(s->dir, '/'));
-        if (mkdir(s->stats_dir, 0700) == 0)
+        if (mkdir(s->stats_dir, 0700) == 0) {
+            scratch_lock(s->stats_dir);
             return;
+        }
     }
     memcpy(s->stats_dir, s->dir, sizeof(s->dir));
-}
-
-int scratch_make(struct scratch_folder *s, const char *extra_dir, struct err *err)
-{
-    const char *tmp = getenv("TMPDIR");
-    const char *places[] = {tmp ? tmp : "", "/tmp", SHARED_MEMORY, extra_dir};
-    memset(s, 0, sizeof(*s));
-    for (size_t i = 0; i < ARRAY_LEN(places); i++)
-        if (scratch_make_in(s, places[i])) {
-            scratch_make_stats(s);
-            return 0;
-        }
-    s->dir[0] = '\0';
-    return err_set(
-        err, -EROFS,
-        "no writable folder for the hostfile among $TMPDIR (%s), /tmp, /dev/shm%s%s; "
-        "in a pod with a read-only root mount an emptyDir at /tmp",
-        tmp ? tmp : "not set", *extra_dir ? ", " : "", extra_dir);
 }
 
 static void scratch_visit_in(const char *parent,
@@ -129,6 +135,55 @@ void scratch_visit(void (*visit)(void *arg, const char *dir), void *arg)
             scratch_visit_in(places[i], visit, arg);
 }
 
+/* Removes all files: token, hostfile, their temporary files, and the ranks' pages of
+ * counters. */
+static void scratch_remove_files(const char *dir)
+{
+    DIR *d = opendir(dir);
+    const struct dirent *entry;
+    while (d && (entry = readdir(d)) != NULL)
+        (void)unlinkat(dirfd(d), entry->d_name, 0); /* folders are not removed */
+    if (d)
+        (void)closedir(d);
+}
+
+/* Removes the folder if its owner has gone. */
+static void scratch_sweep(void *arg, const char *dir)
+{
+    char path[CONTRACT_PATH_MAX];
+
+    (void)arg;
+    (void)snprintf(path, sizeof(path), "%s/" LOCK_NAME, dir);
+    int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        scratch_remove_files(dir);
+        (void)rmdir(dir);
+    }
+    fd_close(&fd);
+}
+
+int scratch_make(struct scratch_folder *s, const char *extra_dir, struct err *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    const char *places[] = {tmp ? tmp : "", "/tmp", SHARED_MEMORY, extra_dir};
+    memset(s, 0, sizeof(*s));
+    scratch_visit(scratch_sweep, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(places); i++)
+        if (scratch_make_in(s, places[i])) {
+            scratch_lock(s->dir);
+            scratch_make_stats(s);
+            return 0;
+        }
+    s->dir[0] = '\0';
+    return err_set(
+        err, -EROFS,
+        "no writable folder for the hostfile among $TMPDIR (%s), /tmp, /dev/shm%s%s; "
+        "in a pod with a read-only root mount an emptyDir at /tmp",
+        tmp ? tmp : "not set", *extra_dir ? ", " : "", extra_dir);
+}
+
 int scratch_write(const struct scratch_folder *s,
                   const struct token *token,
                   const struct hostlist *hosts,
@@ -144,19 +199,6 @@ int scratch_write(const struct scratch_folder *s,
         rc = fd_write_file(s->hostfile, strbuf_str(&text), text.n, 0644, err);
     strbuf_release(&text);
     return rc < 0 ? rc : token_write_file(s->token_file, token, err);
-}
-
-/* Removes all files: token, hostfile, their temporary files, and the ranks' pages of
- * counters. */
-static void scratch_remove_files(const char *dir)
-{
-    DIR *d = opendir(dir);
-    const struct dirent *entry;
-    while (d && (entry = readdir(d)) != NULL)
-        if (entry->d_name[0] != '.')
-            (void)unlinkat(dirfd(d), entry->d_name, 0); /* folders are not removed */
-    if (d)
-        (void)closedir(d);
 }
 
 void scratch_remove(const struct scratch_folder *s)

@@ -18,7 +18,7 @@ struct scratch_folder {
 };
 
 /* Creates it in the first writable one of $TMPDIR, /tmp, /dev/shm and extra_dir ("":
- * none). */
+ * none). Removes folders of this user there that others left when they were killed. */
 int scratch_make(struct scratch_folder *s, const char *extra_dir, struct err *err);
 int scratch_write(const struct scratch_folder *s,
                   const struct token *token,

@@ -17,6 +17,7 @@ import time
 from launched import (
     BIN,
     HOROVODRUN,
+    LOOP,
     ROOT,
     UNTIL_GO,
     check_environment,
@@ -314,6 +315,27 @@ def test_ranks_die_with_the_launcher_even_without_its_guard(folder):
     program.signal(signal.SIGKILL)
     same(program.end(), 137)
     wait_until("ranks are gone", lambda: not any(map(is_alive, pids)))
+
+
+def test_the_next_start_removes_what_a_killed_launcher_and_guard_left(folder):
+    runs = [start(folder, "-np", "1", "sh", "-c", LOOP, name=f"run{i}") for i in range(2)]
+    for run_ in runs:
+        wait_until("its rank", lambda run_=run_: children(run_.pid, "sh"))
+    both = set(scratch(folder))
+    in_memory = [n for n in both if os.path.exists(f"/dev/shm/{n}")]
+    guards = wait_until("the guard", lambda: children(runs[0].pid, "hvd-guard"))
+    os.kill(guards[0], signal.SIGKILL)
+    wait_until("it has gone", lambda: not is_alive(guards[0]))
+    runs[0].signal(signal.SIGKILL)
+    same(runs[0].end(), 137)
+    same(set(scratch(folder)), both, "both folders are there")
+    run(folder, "-np", "1", "true", name="next")
+    (kept,) = scratch(folder)
+    same(sorted(os.listdir(f"{folder}/{kept}")), [".lock", "hostfile", "status", "token"])
+    same([n for n in both if os.path.exists(f"/dev/shm/{n}")], [kept] if in_memory else [])
+    runs[1].signal(signal.SIGTERM)
+    same(runs[1].end(), 128 + signal.SIGTERM)
+    same(scratch(folder), [], "scratch folder")
 
 
 def test_children_of_ranks_end_with_the_job(folder):
