@@ -80,3 +80,22 @@ void meta_add_owner(struct build *b, struct node *metadata, const struct job_met
         node_set_bool(b, owner, "blockOwnerDeletion", true);
     node_add(b, node_child(b, metadata, "ownerReferences", NODE_ARRAY), owner);
 }
+
+struct node *meta_object_new(struct build *b,
+                             const struct job_meta *job,
+                             const char *api_version,
+                             const char *kind,
+                             const char *name,
+                             struct node *metadata)
+{
+    struct node *o = node_object(b);
+
+    node_set_str(b, o, "apiVersion", api_version);
+    node_set_str(b, o, "kind", kind);
+    node_set_str(b, metadata, "name", name);
+    node_set_str(b, metadata, "namespace", job->ns);
+    (void)node_child(b, metadata, "labels", NODE_OBJECT); /* readers want it here */
+    meta_add_owner(b, metadata, job);
+    node_set(b, o, "metadata", metadata);
+    return o;
+}

@@ -39,5 +39,13 @@ int meta_decode(enum kube_kind kind,
 
 /* Adds to the metadata of an object that the job is its controller. */
 void meta_add_owner(struct build *b, struct node *metadata, const struct job_meta *job);
+/* A new object of the job, with this metadata and in addition its name, namespace and
+ * owner. The caller gives it a label, before or after. */
+struct node *meta_object_new(struct build *b,
+                             const struct job_meta *job,
+                             const char *api_version,
+                             const char *kind,
+                             const char *name,
+                             struct node *metadata);
 
 #endif

@@ -45,13 +45,6 @@ bool object_is_required(const struct hvd_job *job,
            || (kind == KUBE_SCHEDULER_GROUP && gang == GANG_SCHEDULER_PLUGINS);
 }
 
-static void set_labels(struct build *b, struct node *meta, const struct hvd_job *job)
-{
-    struct node *labels = node_child(b, meta, "labels", NODE_OBJECT);
-
-    node_set_str(b, labels, LABEL_JOB_NAME, job->meta.name);
-}
-
 struct node *hvd_object_new(struct build *b,
                             const struct hvd_job *job,
                             const char *api_version,
@@ -59,15 +52,10 @@ struct node *hvd_object_new(struct build *b,
                             const char *name,
                             struct node *meta)
 {
-    struct node *o = node_object(b);
+    struct node *o = meta_object_new(b, &job->meta, api_version, kind, name, meta);
 
-    node_set_str(b, o, "apiVersion", api_version);
-    node_set_str(b, o, "kind", kind);
-    node_set_str(b, meta, "name", name);
-    node_set_str(b, meta, "namespace", job->meta.ns);
-    set_labels(b, meta, job);
-    meta_add_owner(b, meta, &job->meta);
-    node_set(b, o, "metadata", meta);
+    node_set_str(b, node_child(b, meta, "labels", NODE_OBJECT), LABEL_JOB_NAME,
+                 job->meta.name);
     return o;
 }
 

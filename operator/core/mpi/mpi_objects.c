@@ -10,24 +10,6 @@
 #include "operator/core/labels.h"
 #include "operator/doc/base64.h"
 
-struct node *mpi_object_new(struct build *b,
-                            const struct mpi_job *job,
-                            const char *api_version,
-                            const char *kind,
-                            const char *name,
-                            struct node *meta)
-{
-    struct node *o = node_object(b);
-
-    node_set_str(b, o, "apiVersion", api_version);
-    node_set_str(b, o, "kind", kind);
-    node_set_str(b, meta, "name", name);
-    node_set_str(b, meta, "namespace", job->meta.ns);
-    meta_add_owner(b, meta, &job->meta);
-    node_set(b, o, "metadata", meta);
-    return o;
-}
-
 struct node *mpi_owned(struct build *b,
                        const struct mpi_job *job,
                        const char *api_version,
@@ -41,7 +23,7 @@ struct node *mpi_owned(struct build *b,
         node_set_str(b, labels, "app", job->meta.name);
     if (strcmp(kind, "Secret") != 0) /* for the label selector of the watches */
         node_set_str(b, labels, LABEL_JOB_NAME, job->meta.name);
-    return mpi_object_new(b, job, api_version, kind, name, meta);
+    return meta_object_new(b, &job->meta, api_version, kind, name, meta);
 }
 
 /* --- Service, ConfigMap, Secret -------------------------------------------------- */

@@ -8,14 +8,7 @@
 #include "operator/core/front.h"
 #include "operator/core/mpi/mpi_job.h"
 
-/* An object of that name, owned by the job. metadata: what it has already. */
-struct node *mpi_object_new(struct build *b,
-                            const struct mpi_job *job,
-                            const char *api_version,
-                            const char *kind,
-                            const char *name,
-                            struct node *metadata);
-/* The same with the labels of the job, and app unless it is a PodGroup. */
+/* An object that the job owns, with its labels, and app unless it is a PodGroup. */
 struct node *mpi_owned(struct build *b,
                        const struct mpi_job *job,
                        const char *api_version,

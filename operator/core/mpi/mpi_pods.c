@@ -297,7 +297,7 @@ struct node *mpi_worker(struct build *b,
     node_set_str(b, node_child(b, meta, "labels", NODE_OBJECT), MPI_LABEL_REPLICA_INDEX,
                  label);
     mpi_worker_name(job, index, name);
-    o = mpi_object_new(b, job, "v1", "Pod", name, meta);
+    o = meta_object_new(b, &job->meta, "v1", "Pod", name, meta);
     set_identity(b, spec, job, name);
     add_search(b, spec, job, cfg);
     runs_agent = set_command(b, first, job);
