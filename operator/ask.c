@@ -461,9 +461,9 @@ ask_is_known(const struct asker *a, const struct ask_job *j, uint64_t now_ns)
 }
 
 const struct live_report *
-ask_report(struct asker *a, const char *key, struct arena *arena, uint64_t *ret_wall_s)
+ask_peek(const struct asker *a, const char *key, struct arena *arena, uint64_t *ret_wall_s)
 {
-    struct ask_job *j = keyed_find(&a->jobs, key);
+    const struct ask_job *j = keyed_find(&a->jobs, key);
     struct live_report *r;
 
     if (!j || !ask_is_known(a, j, clock_now_ns()))
@@ -471,8 +471,18 @@ ask_report(struct asker *a, const char *key, struct arena *arena, uint64_t *ret_
     r = arena_alloc(arena, sizeof(*r));
     if (!r || live_report_unpack(j->report, j->report_n, r, NULL) < 0)
         return NULL;
-    j->seen = j->digest;
     *ret_wall_s = j->received_wall_s;
+    return r;
+}
+
+const struct live_report *
+ask_report(struct asker *a, const char *key, struct arena *arena, uint64_t *ret_wall_s)
+{
+    const struct live_report *r = ask_peek(a, key, arena, ret_wall_s);
+    struct ask_job *j = r ? keyed_find(&a->jobs, key) : NULL;
+
+    if (j)
+        j->seen = j->digest;
     return r;
 }
 

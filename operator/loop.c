@@ -11,6 +11,7 @@
 
 #include "operator/ask.h"
 #include "operator/elect.h"
+#include "operator/page/page.h"
 #include "operator/rival.h"
 #include "operator/sinks.h"
 #include "operator/sync.h"
@@ -26,7 +27,7 @@ static uint64_t min_ns(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static void start_due(struct controller *op, bool is_stopping)
+static void start_due(struct controller *op, struct page *page, bool is_stopping)
 {
     uint64_t now_ns = clock_now_ns();
     const char *key;
@@ -46,16 +47,21 @@ static void start_due(struct controller *op, bool is_stopping)
             sync_start(op, key);
         }
     }
+    if (page)
+        page_tick(page, now_ns);
     kube_tick(op->kube, now_ns);
 }
 
 static uint64_t next_due_ns(const struct controller *op,
                             const struct operator_server *serve,
+                            const struct page *page,
                             bool is_stopping)
 {
-    uint64_t next = kube_next_ns(op->kube);
+    uint64_t now_ns = clock_now_ns(), next = kube_next_ns(op->kube);
 
-    next = min_ns(next, serve_next_ns(serve, clock_now_ns()));
+    next = min_ns(next, serve_next_ns(serve, now_ns));
+    if (page)
+        next = min_ns(next, page_next_ns(page, now_ns));
     if (op->elect)
         next = min_ns(next, elect_next_ns(op->elect));
     if (is_stopping)
@@ -103,6 +109,7 @@ static uint64_t stop_next_ns(const struct stop *stop)
 
 int loop_run(struct controller *op,
              struct operator_server *serve,
+             struct page *page,
              int signal_fd,
              struct err *err)
 {
@@ -110,24 +117,29 @@ int loop_run(struct controller *op,
     struct signalfd_siginfo info;
 
     for (;;) {
-        struct pollfd fds[2 + SERVE_MAX_FDS] = {{.fd = signal_fd, .events = POLLIN}};
+        struct pollfd fds[3 + SERVE_MAX_FDS] = {{.fd = signal_fd, .events = POLLIN}};
         size_t n_fds = 1 + serve_fds(serve, fds + 1);
         bool is_stopping = stop.drain_ns != 0;
         int rc;
 
         if (op->ask)
             fds[n_fds++] = (struct pollfd){.fd = ask_fd(op->ask), .events = POLLIN};
-        start_due(op, is_stopping);
+        if (page)
+            fds[n_fds++] = (struct pollfd){.fd = page_fd(page), .events = POLLIN};
+        start_due(op, page, is_stopping);
         if (has_stopped(op, &stop))
             return 0;
         rc = http_run(kube_http(op->kube),
-                      min_ns(next_due_ns(op, serve, is_stopping), stop_next_ns(&stop)),
+                      min_ns(next_due_ns(op, serve, page, is_stopping),
+                             stop_next_ns(&stop)),
                       fds, n_fds, err);
         if (rc < 0)
             return rc;
         serve_run(serve);
         if (op->ask)
             ask_run(op->ask, clock_now_ns());
+        if (page)
+            page_run(page, clock_now_ns());
         if (fds[0].revents && read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
             log_info("stopping", "signal=%u syncs_at_work=%zu", info.ssi_signo,
                      op->n_syncs);

@@ -17,6 +17,7 @@
 #include "operator/elect.h"
 #include "operator/loop.h"
 #include "operator/options.h"
+#include "operator/page/page.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
@@ -77,6 +78,7 @@ static int operator_run(const struct operator_options *o, struct err *err)
     CLEANUP(fd_close) int signal_fd = -1;
     struct controller op = {0};
     struct operator_server *serve = NULL;
+    struct page *page = NULL;
     int rc;
 
     signal_fd = open_signals(err);
@@ -85,10 +87,13 @@ static int operator_run(const struct operator_options *o, struct err *err)
         rc = controller_open(&op, &config, o, err);
     if (rc == 0)
         rc = serve_new(&op, &o->serve, &serve, err);
+    if (rc == 0)
+        rc = page_new(&op, o, &page, err);
     if (rc == 0) {
         log_start(o, &config, &op);
-        rc = loop_run(&op, serve, signal_fd, err);
+        rc = loop_run(&op, serve, page, signal_fd, err);
     }
+    page_free(page);
     serve_free(serve);
     controller_close(&op);
     return rc;

@@ -100,6 +100,18 @@ static const struct operator_option {
      "/metrics also has lines for single jobs: mpi_operator_job_info for each MPIJob, "
      "and those of hvd_job_ for each HorovodJob with a report",
      TYPE_SWITCH, AT(serve.has_job_metrics), 0, 0},
+    {"page", "PORT",
+     "serve a status page with all jobs; every request needs a token of the cluster; "
+     "default: 0, none",
+     TYPE_NUMBER, AT(page_port), 0, 65535},
+    {"page-address", "ADDRESS",
+     "IP address for the status page, which speaks plain HTTP; default: 127.0.0.1, which "
+     "kubectl port-forward reaches",
+     TYPE_NAME, AT(page_address), 0, 0},
+    {"page-check-interval", "TIME",
+     "how long an answer of the API server about a viewer's token and rights counts; "
+     "default: 60s",
+     TYPE_TIME, AT(page_check_ms), 1000, 3600000},
     {"kube-api-qps", "N", "requests a second to the API server; default: 50",
      TYPE_NUMBER, AT(qps), 1, 100000},
     {"kube-api-burst", "N", "requests that may be sent at once; default: 100",
@@ -322,6 +334,8 @@ int options_parse(int argc,
                                  .lease_name = "hvd-operator",
                                  .rival_namespace = "mpi-operator",
                                  .serve = {.address = "", .http_port = 8080},
+                                 .page_address = "127.0.0.1",
+                                 .page_check_ms = 60000,
                                  .qps = 50,
                                  .burst = 100,
                                  .lease_duration_ms = 15000,

@@ -32,6 +32,9 @@ struct operator_options {
     const char *lease_name;
     const char *rival_namespace; /* of mpi-operator's Lease; "": it is not checked */
     struct serve_options serve;
+    const char *page_address;
+    uint32_t page_port;     /* of the status page; 0: none */
+    uint64_t page_check_ms; /* how long a viewer's rights count */
     uint32_t qps, burst;
     uint64_t lease_duration_ms, lease_renew_ms, lease_retry_ms;
     uint64_t watch_idle_ms;

@@ -391,6 +391,19 @@ static void render_webhook(const struct operator_metrics *m,
                        g->webhook_depth);
 }
 
+static void render_page(const struct page_figures *p, struct strbuf *out)
+{
+    metric_print_gauge(out, "hvd_operator_page_connections",
+                       "connections of viewers of the status page", p->connections);
+    metric_print_gauge(out, "hvd_operator_page_streams",
+                       "of these, streams that receive changes", p->streams);
+    metric_print_counter(out, "hvd_operator_page_reviews_total",
+                         "reviews of viewers' tokens and rights by the API server",
+                         p->reviews);
+    metric_print_counter(out, "hvd_operator_page_reviews_saved_total",
+                         "checks of viewers that needed no review", p->kept);
+}
+
 /* With the standard names of Prometheus exporters where there is one. */
 static void render_process(const struct gauges *g, struct strbuf *out)
 {
@@ -445,6 +458,7 @@ void metrics_render(const struct operator_metrics *m,
     render_watches(m, g, out);
     render_asks(m, g, out);
     render_webhook(m, g, out);
+    render_page(&m->page, out);
     metric_print_gauge(out, "hvd_operator_synced", "1 when all caches are filled",
                        (uint64_t)(g->is_synced != 0));
     metric_print_gauge(out, "hvd_operator_leader", "1 while this process may act",

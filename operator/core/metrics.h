@@ -52,6 +52,9 @@ struct operator_metrics { /* zeroed at the start */
     /* Of HorovodJobs, by enum ledger_part. */
     struct part_counter seconds[LEDGER_PARTS], gpu_seconds[LEDGER_PARTS];
     uint64_t webhook_ends[WEBHOOK_ENDS], webhook_failures;
+    struct page_figures { /* of the status page; counts since the start */
+        uint64_t connections, streams, reviews, kept;
+    } page;
 };
 struct ask_gauges { /* of jobs whose report is known */
     uint64_t reports, report_bytes, stalled, straggling;

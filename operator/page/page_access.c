@@ -93,7 +93,7 @@ static const char not_valid[] = "the token is not valid, or has expired";
 
 /* --- life ------------------------------------------------------------------------- */
 
-int page_access_new(struct kube *k, struct page_access **ret)
+int page_access_new(struct kube *k, uint64_t keep_ns, struct page_access **ret)
 {
     uint8_t key[SHA256_BYTES];
     struct page_access *a;
@@ -103,7 +103,7 @@ int page_access_new(struct kube *k, struct page_access **ret)
         return rc;
     a = mem_zalloc(sizeof(*a));
     if (a)
-        a->cache = page_cache_new(key);
+        a->cache = page_cache_new(key, keep_ns);
     mem_wipe(key, sizeof(key));
     if (!a || !a->cache) {
         mem_free(a);

@@ -9,9 +9,9 @@
 #include "operator/page/core/page_review.h"
 
 struct page_access;
-/* Submits its requests to k, which must be freed before it. -ENOMEM, or the errno of
- * getrandom. */
-int page_access_new(struct kube *k, struct page_access **ret);
+/* Submits its requests to k. keep_ns: how long a valid token and a right are kept. -ENOMEM,
+ * or the errno of getrandom. */
+int page_access_new(struct kube *k, uint64_t keep_ns, struct page_access **ret);
 void page_access_free(struct page_access *a); /* accepts NULL; calls no one back */
 
 /* http: 200: allowed; 401: no valid token; 403: no right; 429: too many checks wait;

@@ -24,6 +24,7 @@ import fake_faults  # noqa: F401
 import fake_gaps  # noqa: F401
 import fake_goodput  # noqa: F401
 import fake_owned  # noqa: F401
+import fake_page  # noqa: F401
 import fake_process  # noqa: F401
 import fake_secrets  # noqa: F401
 import fake_tenants  # noqa: F401

@@ -7,11 +7,13 @@
 #define S   NS_PER_S
 #define NOW (1000 * S)
 
+#define KEEP_NS (60 * NS_PER_S)
+
 static const uint8_t cache_key[SHA256_BYTES] = {1, 2, 3};
 
 static struct page_cache *cache_new(void)
 {
-    struct page_cache *c = page_cache_new(cache_key);
+    struct page_cache *c = page_cache_new(cache_key, KEEP_NS);
 
     assert_non_null(c);
     return c;
@@ -59,7 +61,7 @@ known_at(struct page_cache *c, const struct page_hash *h, uint64_t now_ns)
 UNIT_TEST(hashes_differ_with_token_and_key)
 {
     static const uint8_t other_key[SHA256_BYTES] = {1, 2, 4};
-    struct page_cache *c = cache_new(), *d = page_cache_new(other_key);
+    struct page_cache *c = cache_new(), *d = page_cache_new(other_key, KEEP_NS);
     struct page_hash a = hash_of(c, "t", 1), b = hash_of(c, "t", 2),
                      e = hash_of(d, "t", 1);
     struct page_hash again = hash_of(c, "t", 1);
@@ -302,7 +304,7 @@ UNIT_TEST(an_owner_that_is_too_large_is_not_kept)
 
 static int cache_fill(void *arg)
 {
-    struct page_cache *c = page_cache_new(cache_key);
+    struct page_cache *c = page_cache_new(cache_key, KEEP_NS);
     struct page_owner o = {.name = "jane", .spec = "{}"};
     struct page_hash t;
     int rc = -ENOMEM;

@@ -365,25 +365,6 @@ UNIT_TEST(a_job_that_cannot_be_shown_for_a_while_is_not_gone)
     expect_since(w, &everything, at, "1");
 }
 
-UNIT_TEST(what_a_list_does_not_have_is_gone)
-{
-    CLEANUP(page_world_close) struct page_world *w = page_world_open();
-    uint64_t at;
-
-    put_small(w, "a/1", "1", 1);
-    put_small(w, "a/2", "2", 1);
-    put_small(w, "a/3", "3", 1);
-    at = page_table_revision(w->t);
-    page_table_begin(w->t);
-    put_small(w, "a/2", "2", 1);
-    put_small(w, "a/4", "4", 1);
-    page_table_end(w->t);
-    expect_since(w, &everything, at, "4 -1 -3");
-    page_table_begin(w->t);
-    page_table_end(w->t);
-    assert_int_equal(page_table_n(w->t), 0);
-}
-
 static bool since_is_lost(struct page_world *w, uint64_t revision)
 {
     CLEANUP(strbuf_release) struct strbuf out;

@@ -37,6 +37,18 @@ struct job_entry *store_entry(const struct store *s, const char *key, const char
     return j && j->uid && strcmp(j->uid, uid) == 0 ? j : NULL;
 }
 
+void store_listen(struct store *s, store_job_fn fn, void *arg)
+{
+    s->listen = fn;
+    s->listen_arg = arg;
+}
+
+static void store_report(const struct store *s, const char *key, const struct node *object)
+{
+    if (s->listen)
+        s->listen(s->listen_arg, key, object);
+}
+
 void store_rewind(struct store *s)
 {
     for (size_t i = 0; i < s->jobs.n; i++)
@@ -247,6 +259,7 @@ static int put_job(struct store *s,
             return 0;
         memory_forget_facts(&j->memory); /* a restored backup */
     }
+    store_report(s, j->key, object);
     if (is_at_rest)
         spec_drop_templates(object);
     strbuf_init(&b, MAX_OBJECT_BYTES);
@@ -313,6 +326,7 @@ int store_take_answer(struct store *s,
 static void drop_entry(struct store *s, struct job_entry *j)
 {
     keyed_remove(&s->jobs, j);
+    store_report(s, j->key, NULL);
     job_entry_free(s, j);
 }
 
@@ -353,10 +367,12 @@ void store_end_jobs(struct store *s, enum kube_kind kind)
     for (size_t i = 0; i < s->jobs.n; i++) {
         struct job_entry *j = s->jobs.v[i];
 
-        if (j->is_marked || j->kind != kind)
+        if (j->is_marked || j->kind != kind) {
             s->jobs.v[kept++] = j;
-        else
-            job_entry_free(s, j);
+            continue;
+        }
+        store_report(s, j->key, NULL);
+        job_entry_free(s, j);
     }
     s->jobs.n = kept;
 }

@@ -30,6 +30,11 @@ struct store;
 struct store *store_new(void);
 void store_free(struct store *s);
 
+/* fn is called with each job that is added, replaced (object) or removed (object NULL). The
+ * object is valid during the call, and complete. fn must not change the store. */
+typedef void (*store_job_fn)(void *arg, const char *key, const struct node *object);
+void store_listen(struct store *s, store_job_fn fn, void *arg);
+
 /* -EINVAL without name or namespace, or when they are too long. */
 int store_key(enum kube_kind kind,
               const char *ns,

@@ -30,6 +30,8 @@ struct store {
     struct keyed jobs;
     size_t text_bytes, max_text; /* of the jobs that are not at rest; its limit */
     struct children children;
+    store_job_fn listen; /* NULL: nobody listens */
+    void *listen_arg;
 };
 
 /* The job of that key and uid; NULL if it is absent. */

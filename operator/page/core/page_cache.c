@@ -45,15 +45,17 @@ struct page_cache {
     struct cache_owner *owners[PAGE_OWNERS];
     size_t n_owners, next_refused;
     struct cache_refused refused[PAGE_REFUSED];
-    uint64_t last_number, last_used, paid_ns;
+    uint64_t keep_ns, last_number, last_used, paid_ns;
 };
 
-struct page_cache *page_cache_new(const uint8_t key[SHA256_BYTES])
+struct page_cache *page_cache_new(const uint8_t key[SHA256_BYTES], uint64_t keep_ns)
 {
     struct page_cache *c = mem_zalloc(sizeof(*c));
 
-    if (c)
-        memcpy(c->key, key, sizeof(c->key));
+    if (!c)
+        return NULL;
+    memcpy(c->key, key, sizeof(c->key));
+    c->keep_ns = keep_ns;
     return c;
 }
 
@@ -179,7 +181,7 @@ int page_cache_accept(struct page_cache *c,
     if (no)
         no->until_ns = 0;
     o->owner.is_ordinary = owner->is_ordinary;
-    o->until_ns = now_ns + PAGE_KEEP_NS;
+    o->until_ns = now_ns + c->keep_ns;
     o->used = ++c->last_used;
     return 0;
 }
@@ -258,7 +260,7 @@ void page_cache_put_right(struct page_cache *c,
         }
     }
     *r =
-        (struct cache_right){*right, now_ns + PAGE_KEEP_NS, ++c->last_used, is_allowed};
+        (struct cache_right){*right, now_ns + c->keep_ns, ++c->last_used, is_allowed};
 }
 
 /* --- budgets ---------------------------------------------------------------------- */

@@ -13,7 +13,6 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/sha256.h"
 
-#define PAGE_KEEP_NS          (60 * NS_PER_S) /* of a valid token, and of a right */
 #define PAGE_KEEP_REFUSED_NS  (10 * NS_PER_S) /* of a token that is not valid */
 #define PAGE_OWNERS           256u            /* then the least recently used goes */
 #define PAGE_REFUSED          256u            /* then the oldest goes */
@@ -37,8 +36,8 @@ struct page_owner {
 enum page_known { PAGE_UNKNOWN, PAGE_YES, PAGE_NO };
 
 struct page_cache;
-/* key: random. NULL: out of memory. */
-struct page_cache *page_cache_new(const uint8_t key[SHA256_BYTES]);
+/* key: random. keep_ns: how long a valid token and a right are kept. NULL: out of memory. */
+struct page_cache *page_cache_new(const uint8_t key[SHA256_BYTES], uint64_t keep_ns);
 void page_cache_free(struct page_cache *c); /* accepts NULL */
 
 void page_cache_hash(const struct page_cache *c,

@@ -23,7 +23,6 @@ struct page_entry {
     size_t row_n;
     uint64_t revision; /* of its last change */
     uint32_t slots;    /* 0: unknown */
-    bool is_marked;    /* put since page_table_begin */
     struct page_link changed, noted;
     struct page_history *history; /* NULL: no report yet, or too many others */
 };

@@ -177,7 +177,6 @@ static int table_put_row(struct page_table *t,
         if (rc < 0)
             return rc;
         e = TAKE(made);
-        e->is_marked = true;
     }
     mem_free(e->row);
     e->row = TAKE(text);
@@ -204,8 +203,6 @@ int page_table_put(struct page_table *t, const char *key, const struct node *obj
     struct page_view v;
     int rc;
 
-    if (e)
-        e->is_marked = true;
     if (!object) {
         table_drop(t, e);
         return 0;
@@ -220,28 +217,6 @@ int page_table_put(struct page_table *t, const char *key, const struct node *obj
     if (rc != -ENOMEM)
         table_drop(t, e);
     return rc == -ENOMEM ? rc : -EINVAL;
-}
-
-void page_table_begin(struct page_table *t)
-{
-    for (size_t i = 0; i < t->rows.n; i++)
-        ((struct page_entry *)t->rows.v[i])->is_marked = false;
-}
-
-void page_table_end(struct page_table *t)
-{
-    size_t kept = 0, n = t->rows.n;
-
-    t->rows.n = 0;
-    for (size_t i = 0; i < n; i++) {
-        struct page_entry *e = t->rows.v[i];
-
-        if (e->is_marked)
-            t->rows.v[kept++] = e;
-        else
-            table_bury(t, e);
-    }
-    t->rows.n = kept;
 }
 
 /* --- reading --------------------------------------------------------------------- */

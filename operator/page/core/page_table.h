@@ -18,9 +18,6 @@ void page_table_free(struct page_table *t);
  * unknown. A row that stays equal is no change. -ENOMEM: the old row stays; -EINVAL: not a
  * job that can be shown, or not that of the key (no row). */
 int page_table_put(struct page_table *t, const char *key, const struct node *object);
-/* Rows of jobs that are not put between begin and end are removed. */
-void page_table_begin(struct page_table *t);
-void page_table_end(struct page_table *t);
 
 /* Grows with each change; 0 before the first. */
 uint64_t page_table_revision(const struct page_table *t);
