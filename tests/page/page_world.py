@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "operator"))
 import fixture
@@ -44,9 +45,9 @@ def serving(n: int = 0) -> Iterator[Page]:
 def signed_in(page: Page | None, route: str = "#/", **size: int) -> Iterator[Tab]:
     """A tab at that route. At its end: nothing was refused by the policy, thrown, or requested elsewhere."""
     url = page.url if page else REAL
-    with chromium.tab(f"{url}#token={TOKEN}", **size) as tab:
+    with chromium.tab(f"{url}#token={TOKEN}&go={quote(route[1:])}", **size) as tab:
         tab.wait("signed in", "sessionStorage.getItem('token')")
-        tab.get(f"location.hash = {json.dumps(route)}")
+        tab.wait("the token is not in the address", f"location.hash === {json.dumps(route)}")
         yield tab
         expect(not tab.complaints, "no complaint of the browser", *tab.complaints)
         elsewhere = [r for r in tab.requests if not r.startswith(url)]

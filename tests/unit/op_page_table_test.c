@@ -29,6 +29,35 @@ UNIT_TEST(a_row_has_what_kubectl_hvd_list_shows)
     page_world_expect_rows(w, running_row);
 }
 
+UNIT_TEST(a_row_says_who_stalls_or_delays_the_job)
+{
+    static const struct {
+        const char *conditions, *message;
+    } rows[] = {
+        {"{type: Stalled, status: 'True', message: rank 6 is missing}, {type: "
+         "Straggling, status: 'True', message: rank 9 is slow}",
+         "\"message\":\"rank 6 is missing\""},
+        {"{type: Stalled, status: 'False', message: it continues}, {type: Straggling, "
+         "status: 'True', message: rank 9 is slow}",
+         "\"message\":\"rank 9 is slow\""},
+        {"{type: Stalled, status: 'False', message: it continues}",
+         "\"message\":\"all run\""},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CLEANUP(page_world_close) struct page_world *w = page_world_open();
+        char text[600];
+
+        (void)snprintf(text, sizeof(text),
+                       "metadata: {namespace: a, name: j, uid: u}\n"
+                       "spec: {replicaSpecs: {Worker: {replicas: 1}}}\n"
+                       "status: {state: Running, message: all run, conditions: [%s]}\n",
+                       rows[i].conditions);
+        page_world_put(w, "a/j", text, 0);
+        assert_non_null(strstr(page_world_rows(w), rows[i].message));
+    }
+}
+
 UNIT_TEST(a_row_is_made_of_what_the_store_keeps)
 {
     CLEANUP(page_world_close) struct page_world *w = page_world_open();

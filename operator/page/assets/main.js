@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The status page: lists jobs and shows one. README.md, one folder up, has the requests.
 //
-//   #token=T   a token from kubectl; it is moved to the session's storage at once
+//   #token=T[&go=/KIND/NS/NAME]    a token from kubectl; it is moved to the session's storage at once
 //   #/NS?q=TEXT&state=WORD&sort=-COLUMN     the list: of one namespace, or without NS of all
 //   #/KIND/NS/NAME/TAB                      a job
 //
@@ -16,9 +16,9 @@ function show(id) {
 }
 
 function takeToken() {
-  const found = /^#token=([^&]*)/.exec(location.hash);
+  const found = /^#token=([^&]*)(?:&go=(.*))?$/.exec(location.hash);
   if (!found) return;
-  history.replaceState(null, "", "#/");
+  history.replaceState(null, "", found[2]?.startsWith("/") ? `#${decoded(found[2])}` : "#/");
   signIn(decodeURIComponent(found[1]));
 }
 

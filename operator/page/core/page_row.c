@@ -20,6 +20,7 @@
 #include "operator/core/state.h"
 #include "operator/core/store/store.h"
 #include "operator/page/core/page_json.h"
+#include "runtime/base/mem.h"
 
 static const char *kind_name(enum kube_kind kind)
 {
@@ -133,6 +134,21 @@ static void row_set_goodput(struct build *b, struct node *o, const struct job_vi
         node_set(b, o, "goodput", node_real(b, (double)percent / 100));
 }
 
+/* What the viewer asks first: who stalls the job, who delays it, else why it is in its
+ * state. */
+static const char *row_message(const struct job_view *v)
+{
+    static const char *const verdicts[] = {"Stalled", "Straggling"};
+
+    for (size_t i = 0; i < ARRAY_LEN(verdicts); i++) {
+        const char *text = node_str(condition_find(v->status, verdicts[i]), "message");
+
+        if (text && condition_is_true(v->status, verdicts[i]))
+            return text;
+    }
+    return v->message;
+}
+
 static struct node *
 row_tree(struct build *b, const struct page_view *pv, bool has_progress)
 {
@@ -148,7 +164,7 @@ row_tree(struct build *b, const struct page_view *pv, bool has_progress)
     page_json_set(b, o, "name", v->name, PAGE_NAME_MAX);
     page_json_set(b, o, "state", v->state, PAGE_TIME_MAX);
     page_json_set(b, o, "reason", v->reason, PAGE_NAME_MAX);
-    page_json_set(b, o, "message", v->message, PAGE_MESSAGE_MAX);
+    page_json_set(b, o, "message", row_message(v), PAGE_MESSAGE_MAX);
     page_json_set(b, o, "workers", v->workers, PAGE_TIME_MAX);
     if (v->is_agent && pv->slots > 0)
         node_set_int(b, o, "ranks", (int64_t)v->n_workers * pv->slots);
