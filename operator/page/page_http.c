@@ -4,36 +4,38 @@
  * nothing to send.
  *
  *   connected -> reading -> OPEN --answer--> sending -> done -> reading (keep-alive)
- *        '-> ended after IDLE_NS'    '--stream--> sending <-> waiting
+ *        '-> ended when idle         '--stream--> sending <-> waiting
  *
  * Invariants
  *  1. handler.open is called once for each request, and handler.closed once after it.
  *  2. Only an open call or a stream that waits keeps its connection without a limit; any
- *     other state ends after IDLE_NS: a client that sends or reads nothing holds no place.
- *  3. When MAX_CLIENTS are connected, a new one ends the oldest that holds no open call or
- *     stream. The listener shares no place with health and metrics (serve.c).
- *  4. A stream queues at most STREAM_TEXTS texts, which are shared by all streams. */
+ *     other state ends after CLIENT_IDLE_NS: a client that sends or reads nothing holds no
+ *     place.
+ *  3. When too many are connected, a new one ends the oldest that holds no open call or
+ *     stream (page_clients.c). The listener shares no place with health and metrics
+ *     (serve.c).
+ *  4. A stream queues at most STREAM_TEXTS texts, which are shared by all streams.
+ *  5. A turn of the loop opens calls for TURN_NS; the others wait for the next turn, so
+ *     syncs and the Lease do not wait for many viewers. */
 #include "operator/page/page_http.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <poll.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include <microhttpd.h>
 
+#include "operator/page/page_clients.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/strbuf.h"
 #include "runtime/base/utf8.h"
 
-#define MAX_CLIENTS    1000u
-#define IDLE_NS        (30 * NS_PER_S)
-#define STREAM_TEXTS   64u
-#define REQUEST_BYTES  (size_t)32768 /* with a token of 16 KiB */
-#define REFUSAL_BYTES  4096u
+#define TURN_NS       (50 * NS_PER_MS)
+#define STREAM_TEXTS  64u
+#define REQUEST_BYTES (size_t)32768 /* with a token of 16 KiB */
+#define REFUSAL_BYTES 4096u
 
 static const char policy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -46,23 +48,18 @@ struct page_text {
     char p[];
 };
 
-struct page_client { /* a connection; in the list while it is not busy */
-    struct page_client *prev, *next;
-    int fd;
-    uint64_t since_ns; /* of its state */
-    bool is_busy;
-};
-
 struct page_call_state {
     struct page_call call; /* the first member */
     struct page_call_state *prev, *next; /* of all open ones */
+    struct page_call_state *later;       /* the next one that waits for its turn */
     struct page_http *http;
     struct MHD_Connection *connection;
     struct page_client *client;
     char *uri;
     struct MHD_Response *response; /* set: to be queued */
     int status;
-    bool is_begun, is_open, is_queued, is_suspended, is_stream, is_ended;
+    bool is_begun, is_open, is_handled, is_queued, is_suspended, is_stream, is_ended,
+        is_dropped;
     struct page_text *text[STREAM_TEXTS];
     size_t n_texts, sent; /* bytes of text[0] */
 };
@@ -70,9 +67,10 @@ struct page_call_state {
 struct page_http {
     struct page_handler handler;
     struct MHD_Daemon *daemon;
-    struct page_client *first, *last; /* not busy, the oldest first */
+    struct page_clients clients;
     struct page_call_state *calls;    /* open */
-    size_t n_clients;
+    struct page_call_state *late_first, *late_last; /* open, not handled yet */
+    uint64_t turn_ns; /* when this turn began */
     bool is_closing;
 };
 
@@ -105,79 +103,6 @@ void page_text_unref(struct page_text *t)
 static void text_unref(void *t)
 {
     page_text_unref(t);
-}
-
-/* --- connections -------------------------------------------------------------------- */
-
-static void client_unlink(struct page_http *h, struct page_client *c)
-{
-    *(c->prev ? &c->prev->next : &h->first) = c->next;
-    *(c->next ? &c->next->prev : &h->last) = c->prev;
-    c->prev = c->next = NULL;
-}
-
-/* From now on it may be ended. */
-static void client_idle(struct page_http *h, struct page_client *c)
-{
-    if (!c->is_busy)
-        client_unlink(h, c);
-    c->is_busy = false;
-    c->since_ns = clock_now_ns();
-    c->prev = h->last;
-    *(h->last ? &h->last->next : &h->first) = c;
-    h->last = c;
-}
-
-static void client_busy(struct page_http *h, struct page_client *c)
-{
-    if (!c->is_busy)
-        client_unlink(h, c);
-    c->is_busy = true;
-}
-
-static void client_add(struct page_http *h, int fd, void **ret)
-{
-    struct page_client *c = mem_zalloc(sizeof(*c));
-
-    if (!c) {
-        (void)shutdown(fd, SHUT_RDWR);
-        return;
-    }
-    c->fd = fd;
-    c->is_busy = true; /* not in the list */
-    client_idle(h, c);
-    h->n_clients++;
-    *ret = c;
-    if (h->n_clients > MAX_CLIENTS)
-        (void)shutdown(h->first->fd, SHUT_RDWR);
-}
-
-static void client_remove(struct page_http *h, struct page_client *c)
-{
-    if (!c)
-        return;
-    if (!c->is_busy)
-        client_unlink(h, c);
-    h->n_clients--;
-    mem_free(c);
-}
-
-static void on_connection(void *arg,
-                          struct MHD_Connection *connection,
-                          void **context,
-                          enum MHD_ConnectionNotificationCode code)
-{
-    static const int send_bytes = 256 << 10; /* that a client may leave unread */
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-
-    if (code == MHD_CONNECTION_NOTIFY_STARTED && info) {
-        (void)setsockopt(info->connect_fd, SOL_SOCKET, SO_SNDBUF, &send_bytes,
-                         sizeof(send_bytes));
-        client_add(arg, info->connect_fd, context);
-    }
-    if (code == MHD_CONNECTION_NOTIFY_CLOSED)
-        client_remove(arg, *context);
 }
 
 /* --- calls -------------------------------------------------------------------------- */
@@ -219,7 +144,7 @@ static enum MHD_Result call_queue(struct page_call_state *s)
 
     s->is_queued = true;
     if (!s->is_stream)
-        client_idle(s->http, s->client);
+        client_idle(&s->http->clients, s->client);
     return rc;
 }
 
@@ -238,7 +163,8 @@ static void call_respond(struct page_call_state *s, int status, struct MHD_Respo
 /* Without memory for an answer the connection is ended. */
 static void call_drop(struct page_call_state *s)
 {
-    (void)shutdown(s->client->fd, SHUT_RDWR);
+    s->is_dropped = true;
+    client_end(&s->http->clients, s->client);
     call_resume(s);
 }
 
@@ -296,7 +222,7 @@ static ssize_t stream_read(void *arg, uint64_t pos, char *buf, size_t max)
     if (s->n_texts == 0) {
         if (s->is_ended || s->http->is_closing)
             return MHD_CONTENT_READER_END_OF_STREAM;
-        client_busy(s->http, s->client);
+        client_busy(&s->http->clients, s->client);
         call_suspend(s);
         return 0;
     }
@@ -311,7 +237,7 @@ static ssize_t stream_read(void *arg, uint64_t pos, char *buf, size_t max)
         memmove(s->text, s->text + 1, s->n_texts * sizeof(s->text[0]));
         s->sent = 0;
     }
-    client_idle(s->http, s->client); /* it reads */
+    client_idle(&s->http->clients, s->client); /* it reads */
     return (ssize_t)n;
 }
 
@@ -340,7 +266,7 @@ int page_call_send(struct page_call *c, struct page_text *t)
         return -ENOBUFS;
     s->text[s->n_texts++] = page_text_ref(t);
     if (s->n_texts == 1 && s->is_queued)
-        client_idle(s->http, s->client); /* until the client has read */
+        client_idle(&s->http->clients, s->client); /* until the client has read */
     if (s->is_queued)
         call_resume(s);
     return 0;
@@ -357,20 +283,40 @@ void page_call_end(struct page_call *c)
 
 /* --- requests ----------------------------------------------------------------------- */
 
+static struct page_client *client_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+    return info ? info->socket_context : NULL;
+}
+
+/* What libmicrohttpd does not report as completed: a request that it refused itself after
+ * on_uri. It was not opened. */
+static void client_drop_request(struct page_client *c)
+{
+    if (c && c->request)
+        call_free(TAKE(c->request));
+}
+
 static void *on_uri(void *arg, const char *uri, struct MHD_Connection *connection)
 {
-    struct page_call_state *s = mem_zalloc(sizeof(*s));
+    struct page_client *client = client_of(connection);
+    struct page_call_state *s = client ? mem_zalloc(sizeof(*s)) : NULL;
     char *question;
 
     if (!s)
         return NULL;
+    client_drop_request(client);
     s->http = arg;
     s->connection = connection;
+    s->client = client;
     s->uri = mem_strdup(uri);
     if (!s->uri) {
         call_free(s);
         return NULL;
     }
+    client->request = s;
     question = strchr(s->uri, '?');
     if (question)
         *question = '\0';
@@ -385,14 +331,46 @@ header_of(const struct page_call_state *s, const char *name)
     return MHD_lookup_connection_value(s->connection, MHD_HEADER_KIND, name);
 }
 
+static enum MHD_Result call_handle(struct page_call_state *s)
+{
+    s->is_handled = true;
+    s->http->handler.open(s->http->handler.arg, &s->call);
+    if (s->response)
+        return call_queue(s);
+    if (s->is_dropped)
+        return MHD_NO;
+    call_suspend(s);
+    return MHD_YES;
+}
+
+static void call_postpone(struct page_call_state *s)
+{
+    struct page_http *h = s->http;
+
+    *(h->late_last ? &h->late_last->later : &h->late_first) = s;
+    h->late_last = s;
+    call_suspend(s);
+}
+
+/* Those that wait, the first one first: each is handled when it runs again. */
+static void http_open_late(struct page_http *h)
+{
+    while (h->late_first && clock_now_ns() - h->turn_ns < TURN_NS) {
+        struct page_call_state *s = h->late_first;
+
+        h->late_first = s->later;
+        if (!h->late_first)
+            h->late_last = NULL;
+        s->is_handled = true;
+        h->handler.open(h->handler.arg, &s->call);
+    }
+}
+
 static enum MHD_Result call_open(struct page_call_state *s, const char *method)
 {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(s->connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     const char *token = header_of(s, "Authorization");
 
-    s->client = info ? info->socket_context : NULL;
-    if (!s->client || s->http->is_closing)
+    if (s->http->is_closing)
         return MHD_NO;
     s->call.method = method;
     s->call.token = token && strncasecmp(token, "Bearer ", 7) == 0 ? token + 7 : NULL;
@@ -402,13 +380,11 @@ static enum MHD_Result call_open(struct page_call_state *s, const char *method)
     if (s->next)
         s->next->prev = s;
     s->http->calls = s;
-    client_busy(s->http, s->client);
-    s->http->handler.open(s->http->handler.arg, &s->call);
-    if (!s->response) {
-        call_suspend(s);
-        return MHD_YES;
-    }
-    return call_queue(s);
+    client_busy(&s->http->clients, s->client);
+    if (clock_now_ns() - s->http->turn_ns < TURN_NS)
+        return call_handle(s);
+    call_postpone(s);
+    return MHD_YES;
 }
 
 static enum MHD_Result on_request(void *arg,
@@ -444,6 +420,13 @@ static enum MHD_Result on_request(void *arg,
     return s->response ? MHD_YES : MHD_NO;
 }
 
+/* libmicrohttpd does not wipe the memory of a connection. */
+static void call_wipe_token(struct page_call_state *s)
+{
+    if (s->call.token)
+        mem_wipe((void *)(uintptr_t)s->call.token, strlen(s->call.token));
+}
+
 static void on_completed(void *arg,
                          struct MHD_Connection *c,
                          void **state,
@@ -461,21 +444,44 @@ static void on_completed(void *arg,
         *(s->prev ? &s->prev->next : &h->calls) = s->next;
         if (s->next)
             s->next->prev = s->prev;
-        h->handler.closed(h->handler.arg, &s->call);
+        if (s->is_handled)
+            h->handler.closed(h->handler.arg, &s->call);
+        call_wipe_token(s);
     }
-    if (s->client)
-        client_idle(h, s->client);
+    s->client->request = NULL;
+    client_idle(&h->clients, s->client);
     call_free(s);
 }
 
 /* --- the listener ------------------------------------------------------------------- */
+
+static void on_connection(void *arg,
+                          struct MHD_Connection *connection,
+                          void **context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct page_http *h = arg;
+    static const int send_bytes = 256 << 10; /* that a client may leave unread */
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+    if (code == MHD_CONNECTION_NOTIFY_STARTED && info) {
+        (void)setsockopt(info->connect_fd, SOL_SOCKET, SO_SNDBUF, &send_bytes,
+                         sizeof(send_bytes));
+        *context = clients_add(&h->clients, info->connect_fd);
+    }
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        client_drop_request(*context);
+        clients_remove(&h->clients, *context);
+    }
+}
 
 static struct MHD_Daemon *
 http_start(struct page_http *h, unsigned flags, uint16_t port, const struct sockaddr *at)
 {
     return MHD_start_daemon(
         flags | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, port, NULL, NULL, on_request, h,
-        MHD_OPTION_CONNECTION_LIMIT, MAX_CLIENTS + 24u, /* some are being ended */
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->clients.max + CLIENTS_ENDING,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_NOTIFY_COMPLETED,
         on_completed, h, MHD_OPTION_URI_LOG_CALLBACK, on_uri, h, MHD_OPTION_SOCK_ADDR, at,
@@ -512,6 +518,7 @@ int page_http_new(const char *address,
     if (!h)
         return err_set(err, -ENOMEM, "out of memory");
     h->handler = *handler;
+    clients_init(&h->clients);
     rc = http_listen(h, address, port, err);
     if (rc < 0)
         mem_free(h);
@@ -540,9 +547,11 @@ int page_http_fd(const struct page_http *h)
 
 uint64_t page_http_next_ns(const struct page_http *h, uint64_t now_ns)
 {
-    uint64_t next = h->first ? h->first->since_ns + IDLE_NS : UINT64_MAX;
+    uint64_t next = clients_next_ns(&h->clients);
     MHD_UNSIGNED_LONG_LONG ms;
 
+    if (h->late_first)
+        return now_ns;
     if (MHD_get_timeout(h->daemon, &ms) == MHD_YES)
         next = earlier_ns(next, now_ns + ms * NS_PER_MS);
     return next;
@@ -550,12 +559,13 @@ uint64_t page_http_next_ns(const struct page_http *h, uint64_t now_ns)
 
 void page_http_run(struct page_http *h, uint64_t now_ns)
 {
-    for (struct page_client *c = h->first; c && now_ns >= c->since_ns + IDLE_NS; c = c->next)
-        (void)shutdown(c->fd, SHUT_RDWR);
+    h->turn_ns = clock_now_ns();
+    clients_end_idle(&h->clients, now_ns);
+    http_open_late(h);
     (void)MHD_run(h->daemon);
 }
 
 size_t page_http_n_clients(const struct page_http *h)
 {
-    return h->n_clients;
+    return h->clients.n;
 }
