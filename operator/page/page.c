@@ -281,7 +281,7 @@ static void viewer_check_late(struct page_viewer *v, uint64_t now_ns)
     page_access_cancel(v->page->access, v);
     v->is_checking = false;
     if (v->is_stream)
-        v->checked_ns = now_ns; /* as if it had answered 503 */
+        stream_not_checked(v);
     else
         page_call_refuse(v->call, 504, "the API server has not checked the token in time");
 }

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The streams of the status page: all rows once, then once a second what changed. A text is
- * made once for all viewers with the same scope who have the same revision. */
+ * made once for all viewers with the same scope who have the same revision.
+ *
+ * Rights are checked again after check_ns. Without an answer (429, 503, too late) they count
+ * on, but not for ever: viewers can use up their own budget of reviews, and would keep a
+ * stream that they may not have any more. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +16,7 @@
 
 #define PING_NS        (15 * NS_PER_S)
 #define MAX_STREAMS    500u
+#define KEEP_ROUNDS    5u /* of check_ns without an answer, then a stream ends */
 #define MAX_ROWS_BYTES (64u << 20)
 
 int streams_init(struct page_streams *s)
@@ -104,7 +109,7 @@ void stream_begin(struct page_viewer *v)
     }
     v->scope = viewer_scope(v);
     v->is_stream = true;
-    v->checked_ns = clock_now_ns();
+    v->checked_ns = v->allowed_ns = clock_now_ns();
     s->n++;
     page_call_stream(v->call);
     stream_send_all(v);
@@ -123,20 +128,30 @@ void stream_end(struct page_viewer *v, const char *why)
     if (t)
         (void)page_call_send(v->call, t);
     page_text_unref(t);
+    page_access_cancel(v->page->access, v);
+    v->is_checking = false;
     v->is_stream = false;
     v->page->streams.n--;
     page_call_end(v->call);
+}
+
+void stream_not_checked(struct page_viewer *v)
+{
+    v->checked_ns = clock_now_ns();
+    if (v->checked_ns - v->allowed_ns >= KEEP_ROUNDS * v->page->check_ns)
+        stream_end(v, "the viewer's rights could not be checked for too long");
 }
 
 void stream_checked(struct page_viewer *v)
 {
     struct page_scope scope = viewer_scope(v);
 
-    v->checked_ns = clock_now_ns();
-    /* that the API server does not answer takes no right away */
-    if (v->refusal == 429 || v->refusal == 503)
+    if (v->refusal == 429 || v->refusal == 503) {
+        stream_not_checked(v);
         return;
-    if (!scope.has_hvd && !scope.has_mpi) {
+    }
+    v->checked_ns = v->allowed_ns = clock_now_ns();
+    if (v->refusal == 401 || (!scope.has_hvd && !scope.has_mpi)) {
         stream_end(v, v->why);
         return;
     }
@@ -190,7 +205,7 @@ static void stream_send_change(struct page_viewer *v, struct change_text *c)
 static void stream_tick(struct page_viewer *v, struct change_text *c, uint64_t now_ns)
 {
     stream_send_change(v, c);
-    if (now_ns - v->sent_ns >= PING_NS) {
+    if (now_ns >= v->sent_ns + PING_NS) { /* what was just sent is later than now_ns */
         v->is_slow |= page_call_send(v->call, v->page->streams.ping) < 0;
         v->sent_ns = now_ns;
     }

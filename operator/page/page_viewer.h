@@ -28,6 +28,7 @@ struct page_viewer {
     struct page_scope scope;
     uint64_t revision;            /* what was sent */
     uint64_t checked_ns, sent_ns; /* when its rights were checked; of the last event */
+    uint64_t allowed_ns;          /* when the API server answered last */
 };
 
 struct page_streams { /* what all streams share */
@@ -66,6 +67,8 @@ struct page_text *streams_rows(struct page *p, const struct page_scope *scope);
 void stream_begin(struct page_viewer *v);
 /* They were checked again. */
 void stream_checked(struct page_viewer *v);
+/* They were to be checked again, but there was no answer. */
+void stream_not_checked(struct page_viewer *v);
 void stream_end(struct page_viewer *v, const char *why);
 /* Sends changes to all streams; pings and checks those that are due. */
 void streams_tick(struct page *p, uint64_t now_ns);

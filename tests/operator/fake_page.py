@@ -7,8 +7,10 @@ import contextlib
 import http.client
 import itertools
 import json
+import resource
 import socket
 import threading
+import time
 
 from agent_fake import rank
 from api import expect, wait
@@ -197,6 +199,7 @@ def a_token_is_reviewed_once_for_many_requests() -> None:
 
 @suite.test
 def a_stream_has_all_jobs_then_what_changes() -> None:
+    begin = time.monotonic()
     with Paged(jobs=2) as w, Stream(w) as s:
         expect(s.answer.headers["Content-Type"] == "text/event-stream", "a stream", s.answer.headers)
         s.wait("all", lambda e, d: e == "jobs" and {r["name"] for r in d["jobs"]} == {"j0", "j1"})
@@ -211,6 +214,7 @@ def a_stream_has_all_jobs_then_what_changes() -> None:
         w.delete("horovodjobs", "j1")
         s.wait("j1 is gone", lambda e, d: e == "change" and uid in d.get("gone", []))
         expect(set(w.rows()) == {"j0", "j2"}, "the same as a new list", w.rows())
+        expect(s.pings <= (time.monotonic() - begin) / 15, "a ping only after 15 s of silence", s.pings)
 
 
 @suite.test
@@ -236,6 +240,24 @@ def a_stream_ends_when_its_right_is_taken_away() -> None:
             t.wait("all", lambda e, _: e == "jobs")
             del w.fake.tokens[ROOT]
             t.wait("the end", lambda e, _: e == "end")
+
+
+@suite.test
+def a_stream_ends_when_its_rights_cannot_be_checked_for_long() -> None:
+    """Else a viewer that uses up its own budget of reviews would keep a right that was taken away."""
+    refuses = threading.Event()
+
+    def hook(w, h, _method: str, plural: str, _query: dict) -> bool:
+        if plural != "subjectaccessreviews" or not refuses.is_set():
+            return False
+        w.fake.answer(h, 500, "{}")
+        return True
+
+    with Paged(hook=hook) as w, Stream(w) as s:
+        s.wait("all", lambda e, _: e == "jobs")
+        refuses.set()
+        s.wait("the end", lambda e, d: e == "end" and "could not be checked" in d["error"])
+        wait("closed", lambda: s.is_over)
 
 
 @suite.test
@@ -322,6 +344,9 @@ def idle_and_slow_clients_hold_no_place() -> None:
             with contextlib.suppress(OSError):
                 idle.append(socket.create_connection(("127.0.0.1", w.page_port), 10))
         expect(w.get_jobs()[0] == 200, "served beside idle connections")
+        idle[-1].setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            expect(idle[-1].recv(1) != b"", "served before they were ended")
         half = socket.create_connection(("127.0.0.1", w.page_port), 10)
         half.sendall(b"GET /api/v1/jobs HTTP/1.1\r\nHost: x\r\nAuthor")
         expect(w.get_jobs()[0] == 200, "served beside half a request")
@@ -330,6 +355,30 @@ def idle_and_slow_clients_hold_no_place() -> None:
             expect(half.recv(1) == b"", "ended without an answer")
         for c in idle:
             c.close()
+
+
+class FewFiles(Paged):
+    """The operator may open 400 descriptors."""
+
+    def begin(self, env=None):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (400, hard))
+        try:
+            return super().begin(env)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@suite.test
+def connections_of_viewers_leave_descriptors_to_the_operator() -> None:
+    port = free_port()
+    with FewFiles(port=port) as w, contextlib.ExitStack() as idle:
+        for _ in range(600):
+            idle.enter_context(socket.create_connection(("127.0.0.1", w.page_port), 60))
+        expect(fetch(port, "/healthz")[0] == 200, "healthy")
+        expect(w.get_jobs()[0] == 200, "served")
+        w.fake.cut()  # the client needs new connections
+        w.job_runs("j1")
 
 
 @suite.test
