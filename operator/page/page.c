@@ -75,14 +75,25 @@ bool viewer_right(const struct page_viewer *v, size_t i, struct page_right *ret)
 
 /* --- answers ------------------------------------------------------------------------ */
 
+static void viewer_send(struct page_viewer *v, int http, struct page_text *t)
+{
+    struct page_answer a = {.status = http, .closes = http == 503};
+
+    if (t)
+        page_call_answer(v->call, &a, t);
+    else
+        page_call_refuse(v->call, 503, "out of memory");
+    page_text_unref(t);
+}
+
+void viewer_answer_text(struct page_viewer *v, int http, const char *body, size_t n)
+{
+    viewer_send(v, http, page_text_new(body, n));
+}
+
 static void on_fetched(void *arg, int http, const char *body, size_t n)
 {
-    struct page_viewer *v = arg;
-    struct page_answer a = {.status = http, .closes = http == 503};
-    struct page_text *t = page_text_new(body, n);
-
-    page_call_answer(v->call, &a, t);
-    page_text_unref(t);
+    viewer_answer_text(arg, http, body, n);
 }
 
 static void viewer_fetch(struct page_viewer *v, enum page_fetch_what what)
@@ -102,11 +113,8 @@ static void viewer_answer_rows(struct page_viewer *v)
     struct page_scope scope = {.ns = *v->route.ns ? v->route.ns : NULL,
                                .has_hvd = v->is_allowed[0],
                                .has_mpi = v->is_allowed[1]};
-    struct page_text *t = streams_rows(v->page, &scope);
-    struct page_answer a = {.status = 200};
 
-    page_call_answer(v->call, &a, t);
-    page_text_unref(t);
+    viewer_send(v, 200, streams_rows(v->page, &scope));
 }
 
 static void viewer_answer(struct page_viewer *v)
@@ -265,7 +273,6 @@ static void on_closed(void *arg, struct page_call *c)
         return;
     page_access_cancel(p->access, v);
     page_fetch_cancel(p->fetch, v);
-    page_job_cancel(v);
     p->streams.n -= v->is_stream;
     *(v->prev ? &v->prev->next : &p->viewers) = v->next;
     if (v->next)

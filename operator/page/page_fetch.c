@@ -3,7 +3,8 @@
  *
  *   page_fetch_start --> page_share (equal ones share) --> work --> page_list.c     Events
  *                              ^                             |----> page_agent.c    agent
- *                              '------ page_work_end <-------'----> page_pod_log.c  log
+ *                              |                             |----> page_pod_log.c  log
+ *                              '------ page_work_end <-------'----> here            job
  *
  * Invariants
  *  1. Viewers cannot slow the operator down: of the client's requests in flight at most
@@ -201,6 +202,27 @@ static void work_send(struct page_work *w)
 
 /* --- begins ----------------------------------------------------------------------- */
 
+static void on_job_text(struct page_work *w, const struct kube_reply *r)
+{
+    struct strbuf body;
+
+    if (r->answer.cls != ANSWER_OK) {
+        page_work_fail_reply(w, r, "job");
+        return;
+    }
+    strbuf_init(&body, r->n + 1);
+    strbuf_add(&body, r->body, r->n);
+    page_work_end(w, &body);
+}
+
+static void work_get_job(struct page_work *w)
+{
+    const struct kube_request rq = {
+        .kind = w->job.kind, .ns = w->job.ns, .name = w->job.name};
+
+    page_work_get(w, &rq, on_job_text);
+}
+
 static void work_begin(struct page_work *w)
 {
     struct job_text text;
@@ -230,6 +252,9 @@ static void work_begin(struct page_work *w)
         return;
     case PAGE_LOG:
         page_pod_log_begin(w);
+        return;
+    case PAGE_JOB:
+        work_get_job(w);
         return;
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the page shows of one job beyond the operator's cache: Events and logs from the API
- * server, ranks and stacks from worker 0's agent. Each answer is bounded, and shared by
+/* What the page shows of one job beyond the operator's cache: Events, logs, and the text of
+ * a job that the store has not kept, from the API server, ranks and stacks from worker 0's agent. Each answer is bounded, and shared by
  * viewers that ask within PAGE_SHARE_NS. The caller has checked the viewer's right. One
  * thread; nothing blocks. */
 #ifndef OPERATOR_PAGE_PAGE_FETCH_H

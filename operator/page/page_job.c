@@ -14,10 +14,6 @@
 #define JOB_ARENA        (64u << 20)
 #define DETAIL_MAX_BYTES (8u << 20)
 
-struct page_job_get { /* a request for the job's text */
-    struct page_viewer *viewer; /* NULL: cancelled */
-};
-
 /* NULL: out of memory. */
 static const struct pod **job_pods(const struct page_viewer *v,
                                    const struct job_meta *job,
@@ -102,67 +98,32 @@ static int job_key(const struct page_viewer *v, char ret[STORE_KEY_SIZE])
     return store_key(v->route.kind, v->route.ns, v->route.name, ret);
 }
 
-static void on_job_got(void *arg, const struct kube_reply *r)
+static void on_job_fetched(void *arg, int http, const char *p, size_t n)
 {
-    struct page_job_get *get = arg;
-    struct page_viewer *v = get->viewer;
+    struct page_viewer *v = arg;
     char key[STORE_KEY_SIZE];
 
-    mem_free(get);
-    if (!v)
-        return;
-    v->get = NULL;
-    if (r->answer.cls == ANSWER_OK && job_key(v, key) == 0)
-        job_answer_text(v, key, r->body, r->n);
+    if (http != 200)
+        viewer_answer_text(v, http, p, n);
+    else if (job_key(v, key) < 0)
+        page_call_refuse(v->call, 404, "no such job");
     else
-        page_call_refuse(v->call, r->answer.cls == ANSWER_NOT_FOUND ? 404 : 502,
-                         *r->answer.message ? r->answer.message
-                                            : "the API server did not answer");
-}
-
-static void job_get(struct page_viewer *v)
-{
-    struct page_job_get *get = mem_zalloc(sizeof(*get));
-    struct kube_request rq = {.method = "GET",
-                              .kind = v->route.kind,
-                              .ns = v->route.ns,
-                              .name = v->route.name,
-                              .done = on_job_got,
-                              .arg = get};
-    struct err err = ERR_INIT;
-
-    if (!get) {
-        page_call_refuse(v->call, 503, "out of memory");
-        return;
-    }
-    get->viewer = v;
-    v->get = get;
-    if (kube_submit(v->page->op->kube, &rq, &err) < 0) {
-        mem_free(get);
-        v->get = NULL;
-        page_call_refuse(v->call, 503, err.text);
-    }
+        job_answer_text(v, key, p, n);
 }
 
 void page_job_answer(struct page_viewer *v)
 {
     char key[STORE_KEY_SIZE];
+    const struct page_query q = {.what = PAGE_JOB, .key = key};
     struct job_text text;
     int rc = job_key(v, key);
 
     if (rc == 0)
         rc = store_job_text(v->page->op->store, key, &text);
     if (rc == -ENODATA)
-        job_get(v);
+        page_fetch_start(v->page->fetch, &q, on_job_fetched, v);
     else if (rc < 0)
         page_call_refuse(v->call, 404, "no such job");
     else
         job_answer_text(v, key, text.p, text.n);
-}
-
-void page_job_cancel(struct page_viewer *v)
-{
-    if (v->get)
-        v->get->viewer = NULL;
-    v->get = NULL;
 }

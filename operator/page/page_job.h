@@ -8,6 +8,5 @@
 /* Answers the viewer, whose rights were checked; requests the job from the API server if the
  * store has not kept its text. */
 void page_job_answer(struct page_viewer *v);
-void page_job_cancel(struct page_viewer *v); /* it must not be answered any more */
 
 #endif

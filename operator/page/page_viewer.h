@@ -20,7 +20,6 @@ struct page_viewer {
     bool is_checking, is_allowed[VIEWER_RIGHTS];
     int refusal; /* of the first right that was refused; 0: none */
     char why[256];
-    struct page_job_get *get;         /* NULL: none is requested */
     struct page_viewer *prev, *next;  /* of all viewers */
     uint64_t checking_ns;             /* when the checks began */
     /* Of a stream: */
@@ -57,6 +56,9 @@ struct page {
 bool viewer_right(const struct page_viewer *v, size_t i, struct page_right *ret);
 /* Checks all of them again, then calls stream_checked. */
 void viewer_check(struct page_viewer *v);
+
+/* Answers with a copy of body. */
+void viewer_answer_text(struct page_viewer *v, int http, const char *body, size_t n);
 
 /* -ENOMEM. */
 int streams_init(struct page_streams *s);

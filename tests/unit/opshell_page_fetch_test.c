@@ -79,6 +79,37 @@ static int api_status(struct strbuf *body, int http, const char *message)
     return http;
 }
 
+/* --- the job ---------------------------------------------------------------------- */
+
+static int a_job(void *arg, const char *path, struct strbuf *body)
+{
+    (void)arg;
+    (void)path;
+    strbuf_puts(body, "{\"metadata\":{\"name\":\"train\"}}");
+    return 200;
+}
+
+UNIT_TEST(a_job_that_is_not_kept_costs_one_request_for_many_viewers)
+{
+    struct viewer v[50] = {{0}};
+    struct shell_world w;
+
+    world_begin(&w, a_job, no_agent);
+    world_put_job(&w, "Running");
+    for (size_t i = 0; i < ARRAY_LEN(v); i++)
+        viewer_ask(&w, &v[i], PAGE_JOB, 0);
+    for (size_t i = 0; i < ARRAY_LEN(v); i++) {
+        viewer_wait(&w, &v[i]);
+        assert_int_equal(v[i].http, 200);
+        assert_string_equal(v[i].body, "{\"metadata\":{\"name\":\"train\"}}");
+        mem_free(v[i].body);
+    }
+    assert_int_equal(world_n_paths(&w), 1);
+    assert_string_equal(
+        w.path[0], "/apis/ringmaster.dev/v1beta1/namespaces/ns/horovodjobs/train json");
+    world_end(&w);
+}
+
 /* --- Events ----------------------------------------------------------------------- */
 
 #define EVENT(name, uid, reason)                                                       \

@@ -17,7 +17,7 @@
 #define PAGE_SHARE_WAITERS 256u
 #define PAGE_SHARE_FLIGHT  16u
 
-enum page_fetch_what { PAGE_EVENTS, PAGE_RANKS, PAGE_STACKS, PAGE_LOG };
+enum page_fetch_what { PAGE_EVENTS, PAGE_RANKS, PAGE_STACKS, PAGE_LOG, PAGE_JOB };
 
 struct page_query {
     enum page_fetch_what what;
@@ -26,7 +26,7 @@ struct page_query {
     uint32_t tail;   /* PAGE_LOG: lines */
 };
 
-/* http: 200 and the JSON of README.md; else {"error": "..."}. body: valid during the
+/* http: 200 and the JSON of README.md (PAGE_JOB: the job); else {"error": "..."}. body: valid during the
  * call. */
 typedef void (*page_fetch_fn)(void *arg, int http, const char *body, size_t n);
 
