@@ -15,7 +15,8 @@
  *     stream (page_clients.c). The listener shares no place with health and metrics
  *     (serve.c).
  *  4. A stream queues at most STREAM_TEXTS texts, which are shared by all streams.
- *  5. A turn of the loop opens calls for TURN_NS; the others wait for the next turn, so
+ *  5. What viewers have not read yet has at most HELD_MAX_BYTES; a shared text counts once.
+ *  6. A turn of the loop opens calls for TURN_NS; the others wait for the next turn, so
  *     syncs and the Lease do not wait for many viewers. */
 #include "operator/page/page_http.h"
 
@@ -32,10 +33,11 @@
 #include "runtime/base/strbuf.h"
 #include "runtime/base/utf8.h"
 
-#define TURN_NS       (50 * NS_PER_MS)
-#define STREAM_TEXTS  64u
-#define REQUEST_BYTES (size_t)32768 /* with a token of 16 KiB */
-#define REFUSAL_BYTES 4096u
+#define TURN_NS        (50 * NS_PER_MS)
+#define STREAM_TEXTS   64u
+#define REQUEST_BYTES  (size_t)32768 /* with a token of 16 KiB */
+#define REFUSAL_BYTES  4096u
+#define HELD_MAX_BYTES ((size_t)192 << 20) /* beyond it only refusals are sent */
 
 static const char policy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -43,13 +45,13 @@ static const char policy[] =
     "require-trusted-types-for 'script'";
 
 struct page_text {
-    unsigned refs;
+    unsigned refs, holds; /* holds: of calls that have not sent it yet */
     size_t n;
     char p[];
 };
 
 struct page_call_state {
-    struct page_call call; /* the first member */
+    struct page_call call;               /* the first member */
     struct page_call_state *prev, *next; /* of all open ones */
     struct page_call_state *later;       /* the next one that waits for its turn */
     struct page_http *http;
@@ -57,6 +59,7 @@ struct page_call_state {
     struct page_client *client;
     char *uri;
     struct MHD_Response *response; /* set: to be queued */
+    struct page_text *body;        /* of it; NULL: none, or a stream */
     int status;
     bool is_begun, is_open, is_handled, is_queued, is_suspended, is_stream, is_ended,
         is_dropped;
@@ -68,8 +71,9 @@ struct page_http {
     struct page_handler handler;
     struct MHD_Daemon *daemon;
     struct page_clients clients;
-    struct page_call_state *calls;    /* open */
+    struct page_call_state *calls;                  /* open */
     struct page_call_state *late_first, *late_last; /* open, not handled yet */
+    size_t held_bytes;
     uint64_t turn_ns; /* when this turn began */
     bool is_closing;
 };
@@ -83,6 +87,7 @@ struct page_text *page_text_new(const char *p, size_t n)
     if (!t)
         return NULL;
     t->refs = 1;
+    t->holds = 0;
     t->n = n;
     memcpy(t->p, p, n);
     return t;
@@ -98,11 +103,6 @@ void page_text_unref(struct page_text *t)
 {
     if (t && --t->refs == 0)
         mem_free(t);
-}
-
-static void text_unref(void *t)
-{
-    page_text_unref(t);
 }
 
 /* --- calls -------------------------------------------------------------------------- */
@@ -128,19 +128,43 @@ static void call_resume(struct page_call_state *s)
     MHD_resume_connection(s->connection);
 }
 
+/* -ENOBUFS: there is too much that viewers have not read. */
+static int call_hold(struct page_call_state *s, struct page_text *t)
+{
+    struct page_http *h = s->http;
+
+    if (t->holds == 0 && t->n > REFUSAL_BYTES && h->held_bytes + t->n > HELD_MAX_BYTES)
+        return -ENOBUFS;
+    if (t->holds++ == 0)
+        h->held_bytes += t->n;
+    (void)page_text_ref(t);
+    return 0;
+}
+
+static void call_let_go(struct page_call_state *s, struct page_text *t)
+{
+    if (!t)
+        return;
+    if (--t->holds == 0)
+        s->http->held_bytes -= t->n;
+    page_text_unref(t);
+}
+
 static void call_free(struct page_call_state *s)
 {
     if (s->response)
         MHD_destroy_response(s->response);
+    call_let_go(s, s->body);
     for (size_t i = 0; i < s->n_texts; i++)
-        page_text_unref(s->text[i]);
+        call_let_go(s, s->text[i]);
     mem_free(s->uri);
     mem_free(s);
 }
 
 static enum MHD_Result call_queue(struct page_call_state *s)
 {
-    enum MHD_Result rc = MHD_queue_response(s->connection, (unsigned)s->status, s->response);
+    enum MHD_Result rc =
+        MHD_queue_response(s->connection, (unsigned)s->status, s->response);
 
     s->is_queued = true;
     if (!s->is_stream)
@@ -168,26 +192,33 @@ static void call_drop(struct page_call_state *s)
     call_resume(s);
 }
 
-void page_call_answer(struct page_call *c, const struct page_answer *a, struct page_text *body)
+void page_call_answer(struct page_call *c,
+                      const struct page_answer *a,
+                      struct page_text *body)
 {
     struct page_call_state *s = state_of(c);
-    struct MHD_Response *r =
-        body ? MHD_create_response_from_buffer_with_free_callback_cls(
-            body->n, body->p, text_unref, page_text_ref(body))
-             : MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    struct MHD_Response *r;
 
+    if (body && call_hold(s, body) < 0) {
+        page_call_refuse(c, 503, "too many answers wait for viewers that read slowly");
+        return;
+    }
+    s->body = body; /* until the response is gone */
+    r = MHD_create_response_from_buffer(body ? body->n : 0, body ? body->p : NULL,
+                                        MHD_RESPMEM_PERSISTENT);
     if (!r) {
-        page_text_unref(body);
         call_drop(s);
         return;
     }
-    (void)MHD_add_response_header(r, "Content-Type",
-                                  a->content_type ? a->content_type : "application/json");
+    (void)MHD_add_response_header(
+        r, "Content-Type", a->content_type ? a->content_type : "application/json");
     if (a->etag)
         (void)MHD_add_response_header(r, "ETag", a->etag);
-    (void)MHD_add_response_header(r, "Cache-Control", a->etag ? "no-cache" : "no-store");
+    (void)MHD_add_response_header(r, "Cache-Control",
+                                  a->etag ? "no-cache" : "no-store");
     if (a->status == MHD_HTTP_UNAUTHORIZED)
-        (void)MHD_add_response_header(r, "WWW-Authenticate", "Bearer realm=\"hvd-page\"");
+        (void)MHD_add_response_header(r, "WWW-Authenticate",
+                                      "Bearer realm=\"hvd-page\"");
     if (a->status == MHD_HTTP_METHOD_NOT_ALLOWED)
         (void)MHD_add_response_header(r, "Allow", "GET");
     if (a->closes)
@@ -232,7 +263,7 @@ static ssize_t stream_read(void *arg, uint64_t pos, char *buf, size_t max)
     memcpy(buf, s->text[0]->p + s->sent, n);
     s->sent += n;
     if (s->sent == s->text[0]->n) {
-        page_text_unref(s->text[0]);
+        call_let_go(s, s->text[0]);
         s->n_texts--;
         memmove(s->text, s->text + 1, s->n_texts * sizeof(s->text[0]));
         s->sent = 0;
@@ -244,8 +275,8 @@ static ssize_t stream_read(void *arg, uint64_t pos, char *buf, size_t max)
 void page_call_stream(struct page_call *c)
 {
     struct page_call_state *s = state_of(c);
-    struct MHD_Response *r =
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 32768, stream_read, s, NULL);
+    struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 32768,
+                                                               stream_read, s, NULL);
 
     s->is_stream = true;
     if (!r) {
@@ -262,9 +293,9 @@ int page_call_send(struct page_call *c, struct page_text *t)
 {
     struct page_call_state *s = state_of(c);
 
-    if (s->n_texts == STREAM_TEXTS)
+    if (s->n_texts == STREAM_TEXTS || call_hold(s, t) < 0)
         return -ENOBUFS;
-    s->text[s->n_texts++] = page_text_ref(t);
+    s->text[s->n_texts++] = t;
     if (s->n_texts == 1 && s->is_queued)
         client_idle(&s->http->clients, s->client); /* until the client has read */
     if (s->is_queued)
@@ -325,8 +356,7 @@ static void *on_uri(void *arg, const char *uri, struct MHD_Connection *connectio
     return s;
 }
 
-static const char *
-header_of(const struct page_call_state *s, const char *name)
+static const char *header_of(const struct page_call_state *s, const char *name)
 {
     return MHD_lookup_connection_value(s->connection, MHD_HEADER_KIND, name);
 }
@@ -343,15 +373,6 @@ static enum MHD_Result call_handle(struct page_call_state *s)
     return MHD_YES;
 }
 
-static void call_postpone(struct page_call_state *s)
-{
-    struct page_http *h = s->http;
-
-    *(h->late_last ? &h->late_last->later : &h->late_first) = s;
-    h->late_last = s;
-    call_suspend(s);
-}
-
 /* Those that wait, the first one first: each is handled when it runs again. */
 static void http_open_late(struct page_http *h)
 {
@@ -359,8 +380,6 @@ static void http_open_late(struct page_http *h)
         struct page_call_state *s = h->late_first;
 
         h->late_first = s->later;
-        if (!h->late_first)
-            h->late_last = NULL;
         s->is_handled = true;
         h->handler.open(h->handler.arg, &s->call);
     }
@@ -369,21 +388,24 @@ static void http_open_late(struct page_http *h)
 static enum MHD_Result call_open(struct page_call_state *s, const char *method)
 {
     const char *token = header_of(s, "Authorization");
+    struct page_http *h = s->http;
 
-    if (s->http->is_closing)
+    if (h->is_closing)
         return MHD_NO;
     s->call.method = method;
     s->call.token = token && strncasecmp(token, "Bearer ", 7) == 0 ? token + 7 : NULL;
     s->call.etag = header_of(s, "If-None-Match");
     s->is_open = true;
-    s->next = s->http->calls;
+    s->next = h->calls;
     if (s->next)
         s->next->prev = s;
-    s->http->calls = s;
-    client_busy(&s->http->clients, s->client);
-    if (clock_now_ns() - s->http->turn_ns < TURN_NS)
+    h->calls = s;
+    client_busy(&h->clients, s->client);
+    if (clock_now_ns() - h->turn_ns < TURN_NS)
         return call_handle(s);
-    call_postpone(s);
+    *(h->late_first ? &h->late_last->later : &h->late_first) = s;
+    h->late_last = s;
+    call_suspend(s);
     return MHD_YES;
 }
 
@@ -476,19 +498,22 @@ static void on_connection(void *arg,
     }
 }
 
-static struct MHD_Daemon *
-http_start(struct page_http *h, unsigned flags, uint16_t port, const struct sockaddr *at)
+static struct MHD_Daemon *http_start(struct page_http *h,
+                                     unsigned flags,
+                                     uint16_t port,
+                                     const struct sockaddr *at)
 {
     return MHD_start_daemon(
-        flags | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, port, NULL, NULL, on_request, h,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->clients.max + CLIENTS_ENDING,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_NOTIFY_COMPLETED,
-        on_completed, h, MHD_OPTION_URI_LOG_CALLBACK, on_uri, h, MHD_OPTION_SOCK_ADDR, at,
+        flags | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, port, NULL, NULL, on_request,
+        h, MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->clients.max + CLIENTS_ENDING,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, h, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
+        MHD_OPTION_URI_LOG_CALLBACK, on_uri, h, MHD_OPTION_SOCK_ADDR, at,
         MHD_OPTION_END);
 }
 
-static int http_listen(struct page_http *h, const char *address, uint16_t port, struct err *err)
+static int
+http_listen(struct page_http *h, const char *address, uint16_t port, struct err *err)
 {
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
@@ -499,10 +524,11 @@ static int http_listen(struct page_http *h, const char *address, uint16_t port, 
     else if (inet_pton(AF_INET6, address, &v6.sin6_addr) == 1)
         h->daemon = http_start(h, MHD_USE_IPv6, port, (const struct sockaddr *)&v6);
     else
-        return err_set(err, -EINVAL, "--page-address: \"%s\" is not an IP address", address);
+        return err_set(err, -EINVAL, "--page-address: \"%s\" is not an IP address",
+                       address);
     if (!h->daemon)
-        return err_errno(err, errno ? errno : EADDRINUSE, "--page: cannot listen on %s, port %u",
-                         address, port);
+        return err_errno(err, errno ? errno : EADDRINUSE,
+                         "--page: cannot listen on %s, port %u", address, port);
     return 0;
 }
 
@@ -540,7 +566,8 @@ void page_http_free(struct page_http *h)
 
 int page_http_fd(const struct page_http *h)
 {
-    const union MHD_DaemonInfo *d = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    const union MHD_DaemonInfo *d =
+        MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
 
     return d ? d->epoll_fd : -1;
 }

@@ -18,6 +18,7 @@
 #define VIEWERS 6
 
 struct desk {
+    void (*open)(void *arg, struct page_call *c); /* NULL: on_open */
     unsigned n_opened, n_closed;
 };
 
@@ -43,7 +44,7 @@ static void on_closed(void *arg, struct page_call *c)
 
 static struct page_http *desk_listen(struct desk *d, uint16_t *ret_port)
 {
-    const struct page_handler handler = {on_open, on_closed, d};
+    const struct page_handler handler = {d->open ? d->open : on_open, on_closed, d};
     uint16_t port = (uint16_t)(20000 + getpid() % 10000);
     struct page_http *h = NULL;
     struct err err;
@@ -145,6 +146,72 @@ UNIT_TEST(a_request_that_is_refused_by_the_library_leaves_nothing)
     assert_true(clock_now_ns() < deadline_ns);
     assert_int_equal(d.n_opened, 0);
     fd_close(&fd);
+    page_http_free(h);
+}
+
+/* --- what is not read --------------------------------------------------------------- */
+
+#define LARGE ((size_t)64 << 20)
+
+static void on_open_large(void *arg, struct page_call *c)
+{
+    const struct page_answer a = {.status = 200};
+    AUTOFREE char *zeroes = mem_zalloc(LARGE);
+    struct desk *d = arg;
+    struct page_text *t;
+
+    assert_non_null(zeroes);
+    t = page_text_new(zeroes, LARGE);
+    assert_non_null(t);
+    d->n_opened++;
+    page_call_answer(c, &a, t);
+    page_text_unref(t);
+}
+
+/* Sends a request, and reads the begin of the answer. */
+static void
+desk_request(struct page_http *h, uint16_t port, int *ret_fd, char answer[13])
+{
+    static const char request[] = "GET /x HTTP/1.1\r\nHost: h\r\n\r\n";
+    uint64_t deadline_ns = clock_now_ns() + WAIT_NS;
+    ssize_t n;
+
+    assert_int_equal(tcp_connect("127.0.0.1", port, deadline_ns, false, ret_fd, NULL),
+                     0);
+    assert_int_equal(fd_write_full(*ret_fd, request, strlen(request), deadline_ns), 0);
+    do {
+        (void)fd_wait(page_http_fd(h), POLLIN, clock_now_ns() + 10 * NS_PER_MS);
+        page_http_run(h, clock_now_ns());
+        n = recv(*ret_fd, answer, 12, 0);
+    } while (n < 0 && errno == EAGAIN && clock_now_ns() < deadline_ns);
+    assert_int_equal(n, 12);
+    answer[12] = '\0';
+}
+
+UNIT_TEST(answers_that_are_not_read_have_a_bound)
+{
+    uint64_t deadline_ns = clock_now_ns() + WAIT_NS;
+    struct desk d = {.open = on_open_large};
+    struct page_http *h;
+    char answer[13];
+    uint16_t port;
+    int fd[5];
+
+    h = desk_listen(&d, &port);
+    for (int i = 0; i < 4; i++) {
+        desk_request(h, port, &fd[i], answer);
+        assert_string_equal(answer, i < 3 ? "HTTP/1.1 200" : "HTTP/1.1 503");
+    }
+    for (int i = 0; i < 3; i++)
+        fd_close(&fd[i]);
+    while (d.n_closed < 4 && clock_now_ns() < deadline_ns) {
+        (void)fd_wait(page_http_fd(h), POLLIN, clock_now_ns() + 10 * NS_PER_MS);
+        page_http_run(h, clock_now_ns());
+    }
+    desk_request(h, port, &fd[4], answer);
+    assert_string_equal(answer, "HTTP/1.1 200");
+    fd_close(&fd[3]);
+    fd_close(&fd[4]);
     page_http_free(h);
 }
 
