@@ -273,10 +273,9 @@ void webhook_hold(struct webhook *w,
     char key[STORE_KEY_SIZE];
     struct webhook_message *m;
 
-    if (!w || !webhook_is_change(&c))
+    if (!w || !webhook_is_change(&c)
+        || store_key(job->kind, job->ns, job->name, key) < 0) /* which the store has not */
         return;
-    (void)snprintf(key, sizeof(key), "%s%s/%s",
-                   job->kind == KUBE_MPIJOB ? "mpijob:" : "", job->ns, job->name);
     m = message_new(&c, key, a);
     if (m && !webhook_queue_hold(&w->queue, m, clock_now_ns()))
         return;

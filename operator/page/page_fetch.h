@@ -12,7 +12,8 @@
 struct page_fetch;
 /* -ENOMEM. */
 int page_fetch_new(struct controller *op, struct page_fetch **ret);
-/* After kube_free and before ask_free. Accepts NULL; calls no one back. */
+/* Before ask_free. Requests in flight refer to it: the kube client must not run again, only
+ * be freed. Accepts NULL; calls no one back. */
 void page_fetch_free(struct page_fetch *f);
 
 /* Calls fn exactly once, possibly before it returns. Strings are copied. http is 404: no

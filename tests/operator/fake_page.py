@@ -158,6 +158,16 @@ def data_needs_a_token_and_a_right() -> None:
 
 
 @suite.test
+def a_connection_has_no_memory_of_tokens() -> None:
+    with Paged() as w, contextlib.closing(http.client.HTTPConnection("127.0.0.1", w.page_port, timeout=60)) as c:
+        for token, status in ((ROOT, 200), (None, 401), (JANE, 403), (ROOT, 200)):
+            c.request("GET", "/api/v1/jobs", headers={"Authorization": f"Bearer {token}"} if token else {})
+            r = c.getresponse()
+            r.read()
+            expect(r.status == status, "the right of this request's token", token, r.status)
+
+
+@suite.test
 def nothing_can_be_changed() -> None:
     with Paged() as w:
         before = json.dumps(w.get("horovodjobs", "j0")["spec"])
