@@ -460,8 +460,10 @@ ask_is_known(const struct asker *a, const struct ask_job *j, uint64_t now_ns)
     return j->report && !ask_is_stale(j->received_ns, a->wheel.interval_ns, now_ns);
 }
 
-const struct live_report *
-ask_peek(const struct asker *a, const char *key, struct arena *arena, uint64_t *ret_wall_s)
+const struct live_report *ask_peek(const struct asker *a,
+                                   const char *key,
+                                   struct arena *arena,
+                                   uint64_t *ret_wall_s)
 {
     const struct ask_job *j = keyed_find(&a->jobs, key);
     struct live_report *r;

@@ -26,8 +26,10 @@ void ask_set(struct asker *a,
 void ask_forget_all(struct asker *a);
 /* The job's report in the arena, and when it was received; NULL: unknown, or out of
  * memory. */
-const struct live_report *
-ask_peek(const struct asker *a, const char *key, struct arena *arena, uint64_t *ret_wall_s);
+const struct live_report *ask_peek(const struct asker *a,
+                                   const char *key,
+                                   struct arena *arena,
+                                   uint64_t *ret_wall_s);
 /* The same for a sync, which writes it into the status: see ask_show. */
 const struct live_report *
 ask_report(struct asker *a, const char *key, struct arena *arena, uint64_t *ret_wall_s);

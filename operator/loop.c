@@ -129,10 +129,10 @@ int loop_run(struct controller *op,
         start_due(op, page, is_stopping);
         if (has_stopped(op, &stop))
             return 0;
-        rc = http_run(kube_http(op->kube),
-                      min_ns(next_due_ns(op, serve, page, is_stopping),
-                             stop_next_ns(&stop)),
-                      fds, n_fds, err);
+        rc = http_run(
+            kube_http(op->kube),
+            min_ns(next_due_ns(op, serve, page, is_stopping), stop_next_ns(&stop)), fds,
+            n_fds, err);
         if (rc < 0)
             return rc;
         serve_run(serve);

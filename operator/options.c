@@ -105,7 +105,8 @@ static const struct operator_option {
      "default: 0, none",
      TYPE_NUMBER, AT(page_port), 0, 65535},
     {"page-address", "ADDRESS",
-     "IP address for the status page, which speaks plain HTTP; default: 127.0.0.1, which "
+     "IP address for the status page, which speaks plain HTTP; default: 127.0.0.1, "
+     "which "
      "kubectl port-forward reaches",
      TYPE_NAME, AT(page_address), 0, 0},
     {"page-check-interval", "TIME",

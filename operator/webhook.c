@@ -274,7 +274,8 @@ void webhook_hold(struct webhook *w,
     struct webhook_message *m;
 
     if (!w || !webhook_is_change(&c)
-        || store_key(job->kind, job->ns, job->name, key) < 0) /* which the store has not */
+        || store_key(job->kind, job->ns, job->name, key)
+               < 0) /* which the store has not */
         return;
     m = message_new(&c, key, a);
     if (m && !webhook_queue_hold(&w->queue, m, clock_now_ns()))

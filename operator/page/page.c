@@ -29,7 +29,8 @@
 
 /* --- rights ------------------------------------------------------------------------- */
 
-static struct page_right right_of_jobs(enum kube_kind kind, const char *verb, const char *ns)
+static struct page_right
+right_of_jobs(enum kube_kind kind, const char *verb, const char *ns)
 {
     bool is_mpi = kind == KUBE_MPIJOB;
 
@@ -243,8 +244,9 @@ static void on_open(void *arg, struct page_call *c)
     }
     if (!controller_may_act(p->op)) {
         page_call_refuse(c, 503,
-                         controller_leads(p->op) ? "the operator's caches are being filled"
-                                                 : "this operator does not lead");
+                         controller_leads(p->op)
+                             ? "the operator's caches are being filled"
+                             : "this operator does not lead");
         return;
     }
     v = mem_zalloc(sizeof(*v));
@@ -290,7 +292,8 @@ static void viewer_check_late(struct page_viewer *v, uint64_t now_ns)
     if (v->is_stream)
         stream_not_checked(v);
     else
-        page_call_refuse(v->call, 504, "the API server has not checked the token in time");
+        page_call_refuse(v->call, 504,
+                         "the API server has not checked the token in time");
 }
 
 static void viewers_tick(struct page *p, uint64_t now_ns)
@@ -359,10 +362,12 @@ int page_new(struct controller *op,
     handler.arg = p;
     p->table = page_table_new();
     if (!p->table || streams_init(&p->streams) < 0
-        || page_access_new(op->kube, o->page_check_ms * NS_PER_MS, &p->access) < 0 || page_fetch_new(op, &p->fetch) < 0)
+        || page_access_new(op->kube, o->page_check_ms * NS_PER_MS, &p->access) < 0
+        || page_fetch_new(op, &p->fetch) < 0)
         rc = err_set(err, -ENOMEM, "out of memory");
     if (rc == 0)
-        rc = page_http_new(o->page_address, (uint16_t)o->page_port, &handler, &p->http, err);
+        rc = page_http_new(o->page_address, (uint16_t)o->page_port, &handler, &p->http,
+                           err);
     if (rc < 0) {
         page_free(p);
         return rc;

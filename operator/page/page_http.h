@@ -16,7 +16,7 @@ struct page_text *page_text_new(const char *p, size_t n); /* NULL: out of memory
 struct page_text *page_text_ref(struct page_text *t);
 void page_text_unref(struct page_text *t); /* accepts NULL */
 
-struct page_call { /* one request; strings are valid until it is closed */
+struct page_call {             /* one request; strings are valid until it is closed */
     const char *method, *path; /* as sent, without the query */
     const char *query;         /* as sent, without "?"; "" for none */
     const char *token;         /* of "Authorization: Bearer TOKEN"; NULL: none */
@@ -50,7 +50,9 @@ struct page_answer {
     bool closes;              /* the connection */
 };
 /* Sends body and ends the call. */
-void page_call_answer(struct page_call *c, const struct page_answer *a, struct page_text *body);
+void page_call_answer(struct page_call *c,
+                      const struct page_answer *a,
+                      struct page_text *body);
 /* {"error": "TEXT"}. 503 closes the connection, so that the next request may reach another
  * operator. */
 void page_call_refuse(struct page_call *c, int status, const char *text);

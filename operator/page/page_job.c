@@ -63,7 +63,8 @@ static int job_write(const struct page_viewer *v,
     return page_table_detail(v->page->table, &d, out);
 }
 
-static void job_answer_text(struct page_viewer *v, const char *key, const char *p, size_t n)
+static void
+job_answer_text(struct page_viewer *v, const char *key, const char *p, size_t n)
 {
     struct page_answer answer = {.status = 200};
     struct page_text *t = NULL;

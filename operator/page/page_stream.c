@@ -45,7 +45,8 @@ static bool scope_is(const struct page_scope *a, const struct page_scope *b)
 
 static struct page_text *text_take(struct strbuf *b)
 {
-    struct page_text *t = strbuf_status(b) == 0 ? page_text_new(strbuf_str(b), b->n) : NULL;
+    struct page_text *t =
+        strbuf_status(b) == 0 ? page_text_new(strbuf_str(b), b->n) : NULL;
 
     strbuf_release(b);
     return t;
@@ -75,7 +76,8 @@ struct page_text *streams_rows(struct page *p, const struct page_scope *scope)
 }
 
 /* One event; without memory for it, or if the client is too slow, the stream ends later. */
-static void stream_send(struct page_viewer *v, struct page_text *begin, struct page_text *data)
+static void
+stream_send(struct page_viewer *v, struct page_text *begin, struct page_text *data)
 {
     if (!data || page_call_send(v->call, begin) < 0 || page_call_send(v->call, data) < 0
         || page_call_send(v->call, v->page->streams.event_end) < 0)
@@ -104,7 +106,8 @@ void stream_begin(struct page_viewer *v)
     struct page_streams *s = &v->page->streams;
 
     if (s->n >= MAX_STREAMS) {
-        page_call_refuse(v->call, 429, "too many viewers: this operator serves 500 streams");
+        page_call_refuse(v->call, 429,
+                         "too many viewers: this operator serves 500 streams");
         return;
     }
     v->scope = viewer_scope(v);
@@ -177,9 +180,11 @@ static void change_make(struct change_text *c, struct page_viewer *v)
     if (c->is_made && c->revision == v->revision && scope_is(&c->scope, &v->scope))
         return;
     page_text_unref(c->text);
-    *c = (struct change_text){.scope = v->scope, .revision = v->revision, .is_made = true};
+    *c = (struct change_text){
+        .scope = v->scope, .revision = v->revision, .is_made = true};
     strbuf_init(&out, MAX_ROWS_BYTES);
-    is_any = page_table_since(v->page->table, &v->scope, v->revision, &c->is_lost, &out);
+    is_any =
+        page_table_since(v->page->table, &v->scope, v->revision, &c->is_lost, &out);
     if (is_any && !c->is_lost) {
         c->text = text_take(&out);
         c->is_lost = !c->text;

@@ -20,8 +20,8 @@ struct page_viewer {
     bool is_checking, is_allowed[VIEWER_RIGHTS];
     int refusal; /* of the first right that was refused; 0: none */
     char why[256];
-    struct page_viewer *prev, *next;  /* of all viewers */
-    uint64_t checking_ns;             /* when the checks began */
+    struct page_viewer *prev, *next; /* of all viewers */
+    uint64_t checking_ns;            /* when the checks began */
     /* Of a stream: */
     bool is_stream, is_slow;
     struct page_scope scope;
@@ -47,7 +47,7 @@ struct page {
     struct page_table *table;
     struct page_streams streams;
     struct page_viewer *viewers;
-    uint64_t tick_ns; /* when viewers are looked at; UINT64_MAX: there is none */
+    uint64_t tick_ns;    /* when viewers are looked at; UINT64_MAX: there is none */
     uint64_t check_ns;   /* how long the rights of a stream count */
     uint64_t history_ns; /* when the next points are noted */
 };

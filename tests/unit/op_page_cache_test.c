@@ -4,8 +4,8 @@
 
 #include "operator/page/core/page_cache.h"
 
-#define S   NS_PER_S
-#define NOW (1000 * S)
+#define S       NS_PER_S
+#define NOW     (1000 * S)
 
 #define KEEP_NS (60 * NS_PER_S)
 

@@ -43,7 +43,8 @@ void store_listen(struct store *s, store_job_fn fn, void *arg)
     s->listen_arg = arg;
 }
 
-static void store_report(const struct store *s, const char *key, const struct node *object)
+static void
+store_report(const struct store *s, const char *key, const struct node *object)
 {
     if (s->listen)
         s->listen(s->listen_arg, key, object);

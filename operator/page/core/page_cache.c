@@ -259,8 +259,7 @@ void page_cache_put_right(struct page_cache *c,
                 r = &o->rights[i];
         }
     }
-    *r =
-        (struct cache_right){*right, now_ns + c->keep_ns, ++c->last_used, is_allowed};
+    *r = (struct cache_right){*right, now_ns + c->keep_ns, ++c->last_used, is_allowed};
 }
 
 /* --- budgets ---------------------------------------------------------------------- */
