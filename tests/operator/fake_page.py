@@ -11,6 +11,7 @@ import resource
 import socket
 import threading
 import time
+from pathlib import Path
 
 from agent_fake import rank
 from api import expect, wait
@@ -381,11 +382,22 @@ class FewFiles(Paged):
 
 @suite.test
 def connections_of_viewers_leave_descriptors_to_the_operator() -> None:
-    port = free_port()
+    port, most, is_over = free_port(), [0], threading.Event()
     with FewFiles(port=port) as w, contextlib.ExitStack() as idle:
+        files = Path(f"/proc/{w.operator.process.pid}/fd")
+
+        def look() -> None:
+            while not is_over.wait(0.01):
+                most[0] = max(most[0], len(list(files.iterdir())))
+
+        looking = threading.Thread(target=look, daemon=True)
+        looking.start()
         for _ in range(600):
             idle.enter_context(socket.create_connection(("127.0.0.1", w.page_port), 60))
         expect(fetch(port, "/healthz")[0] == 200, "healthy")
+        is_over.set()
+        looking.join()
+        expect(most[0] < 300, "of 400 descriptors many are free", most)
         expect(w.get_jobs()[0] == 200, "served")
         w.fake.cut()  # the client needs new connections
         w.job_runs("j1")
