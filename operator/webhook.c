@@ -316,7 +316,7 @@ int webhook_new(struct controller *op,
                 struct webhook **ret,
                 struct err *err)
 {
-    struct receiver r;
+    struct receiver r = {0};
     struct webhook *w;
     int rc = receiver_read(dir, &r, err);
 

@@ -356,8 +356,9 @@ static void check_step(struct page_access *a, struct access_check *c, const char
 static void review_end(struct access_review *r, int http, const char *why)
 {
     struct page_access *a = r->access;
-    struct access_batch batch = {a->batch, TAKE(r->checks)};
+    struct access_batch batch = {.outer = a->batch};
 
+    batch.checks = TAKE(r->checks);
     a->batch = &batch;
     while (batch.checks) {
         struct access_check *c = batch.checks;

@@ -265,7 +265,7 @@ static ssize_t stream_read(void *arg, uint64_t pos, char *buf, size_t max)
     if (s->sent == s->text[0]->n) {
         call_let_go(s, s->text[0]);
         s->n_texts--;
-        memmove(s->text, s->text + 1, s->n_texts * sizeof(s->text[0]));
+        memmove(s->text, s->text + 1, s->n_texts * sizeof(struct page_text *));
         s->sent = 0;
     }
     client_idle(&s->http->clients, s->client); /* it reads */

@@ -116,7 +116,7 @@ void page_job_answer(struct page_viewer *v)
 {
     char key[STORE_KEY_SIZE];
     const struct page_query q = {.what = PAGE_JOB, .key = key};
-    struct job_text text;
+    struct job_text text = {0};
     int rc = job_key(v, key);
 
     if (rc == 0)

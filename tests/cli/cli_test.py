@@ -356,9 +356,7 @@ def page_prints_one_line_and_no_argument_has_the_token() -> None:
     page = Page("train", "-n", "team")
     url = page.line(page.out)
     there = Path("/proc", str(page.process.pid), "cmdline").read_bytes()
-    expect(
-        url == "http://127.0.0.1:40001/#token=sample-token&go=/horovodjobs/team/train\n", "the URL", url
-    )
+    expect(url == "http://127.0.0.1:40001/#token=sample-token&go=/horovodjobs/team/train\n", "the URL", url)
     expect(page.end() == "", "one line, and none at the end")
     calls = page.calls.read_text()
     expect("create token hvd-page --audience hvd-page --duration 8h --n" in calls, "a new token", calls)

@@ -73,7 +73,8 @@ def report(state: str = "Training", at: float = 0, **values: object) -> bytes:
 
 def rank(number: int, state: int = 1, **values: int) -> bytes:
     """A packed record of a rank (live_worker.c); state: 0 started, 1 in the world, 2 exited."""
-    names = "pid age_ms steps step_ns blocked_ns bus_bytes allreduce_ns ready_ns n_batches cpu_ms".split()
+    names = ("pid", "age_ms", "steps", "step_ns", "blocked_ns", "bus_bytes", "allreduce_ns", "ready_ns")
+    names += ("n_batches", "cpu_ms")
     given = [values.get(n, 0) for n in names]
     fields = [number, given[0], state, *given[1:], values.get("rss_bytes", 0), 0]
     return struct.pack("<HI14q", 1, 8 * len(fields), *fields)

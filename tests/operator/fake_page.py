@@ -32,14 +32,14 @@ class Paged(Asked):
         super().__init__(*args, extra=options, **kw)
         self.fake.tokens[JANE] = {"user": "jane", "groups": ["team"], "audiences": ["hvd-page"]}
         self.fake.tokens[ROOT] = {"user": "root"}
-        for verb, resource in (
+        for verb, plural in (
             ("list", "horovodjobs"),
             ("get", "horovodjobs"),
             ("list", "events"),
             ("get", "pods/log"),
         ):
-            self.fake.rights.add(("jane", verb, resource, "ns"))
-            self.fake.rights.add(("root", verb, resource, ""))
+            self.fake.rights.add(("jane", verb, plural, "ns"))
+            self.fake.rights.add(("root", verb, plural, ""))
         for verb in ("list", "get"):
             self.fake.rights.add(("root", verb, "mpijobs", ""))
         wait("the page is served", lambda: self.page("/")[0] == 200 and self.get_jobs()[0] == 200)
@@ -144,7 +144,9 @@ def data_needs_a_token_and_a_right() -> None:
         for path in ("/jobs", "/watch", "/jobs/horovodjobs/ns/j0", "/jobs/horovodjobs/ns/j0/log?rank=0"):
             for token in (None, "", "wrong", "a b", "x" * 20000):
                 status, answer = w.api(path, token)
-                expect(status in (401, 431) and (status == 431 or answer["error"]), path, token, status, answer)
+                expect(
+                    status in (401, 431) and (status == 431 or answer["error"]), path, token, status, answer
+                )
         status, answer = w.get_jobs(JANE)
         expect(status == 403, "jane may not list all", status, answer)
         expect("jane" in answer["error"] and "horovodjobs" in answer["error"], "who and what", answer)
@@ -160,7 +162,9 @@ def data_needs_a_token_and_a_right() -> None:
 
 @suite.test
 def a_connection_has_no_memory_of_tokens() -> None:
-    with Paged() as w, contextlib.closing(http.client.HTTPConnection("127.0.0.1", w.page_port, timeout=60)) as c:
+    with Paged() as w, contextlib.closing(
+        http.client.HTTPConnection("127.0.0.1", w.page_port, timeout=60)
+    ) as c:
         for token, status in ((ROOT, 200), (None, 401), (JANE, 403), (ROOT, 200)):
             c.request("GET", "/api/v1/jobs", headers={"Authorization": f"Bearer {token}"} if token else {})
             r = c.getresponse()
@@ -217,7 +221,9 @@ def a_stream_has_all_jobs_then_what_changes() -> None:
         w.run_pods()
         s.wait(
             "j0 runs",
-            lambda e, d: e == "change" and any(r["name"] == "j0" and r["state"] == "Running" for r in d["jobs"]),
+            lambda e, d: (
+                e == "change" and any(r["name"] == "j0" and r["state"] == "Running" for r in d["jobs"])
+            ),
         )
         w.fake.put("horovodjobs", w.job("j2"))
         s.wait("j2", lambda e, d: e == "change" and any(r["name"] == "j2" for r in d["jobs"]))
@@ -415,7 +421,9 @@ def a_viewer_that_does_not_read_is_ended() -> None:
         slow = socket.socket()
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.connect(("127.0.0.1", w.page_port))
-        slow.sendall(f"GET /api/v1/watch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ROOT}\r\n\r\n".encode())
+        slow.sendall(
+            f"GET /api/v1/watch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ROOT}\r\n\r\n".encode()
+        )
         with Stream(w) as s:
             wait("two streams", lambda: streams() == 2)
             for n in itertools.count():
@@ -424,7 +432,10 @@ def a_viewer_that_does_not_read_is_ended() -> None:
                     job["status"] = job.get("status", {}) | {"message": "x" * 400 + str(n)}
                     w.fake.put("horovodjobs", job)
                 last = "x" + str(n)
-                s.wait("change", lambda _, d, last=last: any(r.get("message", "").endswith(last) for r in d["jobs"]))
+                s.wait(
+                    "change",
+                    lambda _, d, last=last: any(r.get("message", "").endswith(last) for r in d["jobs"]),
+                )
                 if streams() == 1:
                     break
                 expect(n < 200, "ended in time")
@@ -450,7 +461,9 @@ def only_the_leader_serves_data() -> None:
 
         def ask(who: str) -> tuple[int, str | None]:
             headers = {"Authorization": f"Bearer {ROOT}"}
-            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", w.page_ports[who], timeout=60)) as c:
+            with contextlib.closing(
+                http.client.HTTPConnection("127.0.0.1", w.page_ports[who], timeout=60)
+            ) as c:
                 c.request("GET", "/api/v1/jobs", headers=headers)
                 r = c.getresponse()
                 return r.status, r.getheader("Connection")

@@ -183,8 +183,12 @@ def a_receiver_gets_each_change_of_a_job_signed_and_in_order() -> None:
                 "the job",
                 what,
             )
-            expect(data.get("from") == old and message["type"] == f"job.{data['to'].lower()}", "states", data)
-            expect(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", message["timestamp"]) is not None, "time")
+            expect(
+                data.get("from") == old and message["type"] == f"job.{data['to'].lower()}", "states", data
+            )
+            expect(
+                re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", message["timestamp"]) is not None, "time"
+            )
         expect(data["workers"] == w.get("horovodjobs", "j0")["status"]["workers"], "workers", data)
         w.fake.put("mpijobs", mpijob("m0"))
         wait("another kind", lambda: w.receiver.types("m0"))

@@ -147,7 +147,9 @@ def the_page_s_accounts_have_exactly_their_rights() -> None:
     ):
         expect(not may(viewer, verb, what, "ringmaster"), f"hvd-page may not {verb} {what}")
     token = kubectl("create", "token", "hvd-page", "-n", "ringmaster", "--audience=hvd-page").strip()
-    status = reviewed(operator, "authentication.k8s.io/v1", "TokenReview", token=token, audiences=["hvd-page"])
+    status = reviewed(
+        operator, "authentication.k8s.io/v1", "TokenReview", token=token, audiences=["hvd-page"]
+    )
     expect(status.get("user", {}).get("username") == viewer, "the operator can have it checked", status)
     asked = {"namespace": "default", "verb": "list", "group": "ringmaster.dev", "resource": "horovodjobs"}
     status = reviewed(

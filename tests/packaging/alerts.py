@@ -77,7 +77,9 @@ def each_alert_fires_when_it_should_and_only_then() -> None:
     spec = next(o for o in kustomize("overlays/monitoring") if o["kind"] == "PrometheusRule")["spec"]
     rules = {r["alert"]: r for g in spec["groups"] for r in g["rules"]}
     both = {(name, fires) for name in rules for fires in (True, False)}
-    expect({(c.alert, c.true_at is not SILENT) for c in CASES} == both, "a case of each kind", sorted(rules))
+    expect(
+        {(c.alert, c.true_at is not SILENT) for c in CASES} == both, "a case of each kind", sorted(rules)
+    )
     path = write("alerts.yml", {"groups": spec["groups"]})
     run("promtool", "check", "rules", path)
     tests = [promtool_test(c, rules[c.alert]) for c in CASES]
@@ -87,11 +89,18 @@ def each_alert_fires_when_it_should_and_only_then() -> None:
 
 @suite.test
 def the_queries_of_the_dashboard_parse() -> None:
-    board = next(o for o in kustomize("overlays/monitoring") if o["kind"] == "ConfigMap")["data"]["hvd-operator.json"]
+    board = next(o for o in kustomize("overlays/monitoring") if o["kind"] == "ConfigMap")["data"][
+        "hvd-operator.json"
+    ]
     queries = [t["expr"] for panel in json.loads(board)["panels"] for t in panel["targets"]]
     rules = [
         {"record": f"dashboard:query:{i}", "expr": q.replace("$__rate_interval", "5m")}
         for i, q in enumerate(queries)
     ]
-    out = run("promtool", "check", "rules", write("dashboard.yml", {"groups": [{"name": "dashboard", "rules": rules}]}))
+    out = run(
+        "promtool",
+        "check",
+        "rules",
+        write("dashboard.yml", {"groups": [{"name": "dashboard", "rules": rules}]}),
+    )
     expect(f"{len(queries)} rules found" in out, "each is read", out)

@@ -121,7 +121,9 @@ def the_page_s_port_is_an_option_and_a_named_port() -> None:
         deployment = next(o for o in objects if o["kind"] == "Deployment")
         container = deployment["spec"]["template"]["spec"]["containers"][0]
         expect(f"--page={port}" in container["args"], "the option", str(container["args"]))
-        expect({"name": "page", "containerPort": port} in container["ports"], "the port", container["ports"])
+        expect(
+            {"name": "page", "containerPort": port} in container["ports"], "the port", container["ports"]
+        )
         has_address = "--page-address=0.0.0.0" in container["args"]
         expect(has_address == (port == 9090), "the address only if it is set", str(container["args"]))
         policy = next(o for o in objects if o["kind"] == "NetworkPolicy")

@@ -14,6 +14,7 @@
 #include "runtime/base/sha256.h"
 
 #define PAGE_FILE(file) ".incbin \"operator/page/assets/" file "\"\n"
+/* NOLINTBEGIN(bugprone-macro-parentheses): a name */
 #define EMBED(name, files)                                                             \
     __asm__(".section .rodata\n"                                                       \
             ".balign 8\n"                                                              \
@@ -24,6 +25,7 @@
             ".previous\n");                                                            \
     extern const char name[];                                                          \
     extern const uint64_t name##_n
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 EMBED(page_file_html, PAGE_FILE("index.html"));
 EMBED(page_file_css, PAGE_FILE("page.css"));

@@ -240,7 +240,8 @@ static int pod_compare(const void *a, const void *b)
 static void detail_pods(struct detail_writer *w)
 {
     size_t n = w->d->n_pods;
-    const struct pod **sorted = arena_calloc(w->b.arena, n + 1, sizeof(*sorted));
+    const struct pod **sorted =
+        arena_calloc(w->b.arena, n + 1, sizeof(const struct pod *));
 
     w->pods = node_array(&w->b);
     if (!sorted) {
@@ -249,7 +250,7 @@ static void detail_pods(struct detail_writer *w)
     }
     for (size_t i = 0; i < n; i++)
         sorted[i] = w->d->pods[i];
-    qsort(sorted, n, sizeof(*sorted), pod_compare);
+    qsort(sorted, n, sizeof(const struct pod *), pod_compare);
     for (size_t i = 0; i < n; i++)
         node_add(&w->b, w->pods, detail_pod(w, sorted[i]));
 }

@@ -109,8 +109,9 @@ static void table_bury(struct page_table *t, struct page_entry *e)
         t->forgotten = g->revision;
     mem_free(g->key);
     mem_free(g->uid);
-    *g = (struct page_gone){
-        .revision = ++t->revision, .key = TAKE(e->key), .uid = TAKE(e->uid)};
+    g->revision = ++t->revision;
+    g->key = TAKE(e->key);
+    g->uid = TAKE(e->uid);
     table_drop_history(t, e);
     page_link_drop(&e->changed);
     entry_free(e);
