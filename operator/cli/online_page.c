@@ -9,7 +9,7 @@
  * Invariants
  *  1. The token is in memory of this process and in the URL on standard output; it is in
  *     no argument, no environment and no message.
- *  2. The local port stays the same, so a page that is open in a browser goes on.
+ *  2. The local port stays the same, so a page that is open in a browser stays usable.
  *  3. A former leader may live on and answer 503. Its page connects again and again, so
  *     each new connection, at most one in LOOK_NS, makes us read the Lease.
  *  4. Until the URL is printed every failure ends the command; after that it tries again. */

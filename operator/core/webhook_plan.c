@@ -13,8 +13,8 @@
  *  1. is_first is true for exactly one message of each job: the earliest in the list.
  *     Others are not taken. So a look at the list costs one step for each message.
  *  2. At most one message of a job is held for each state.
- *  3. A message leaves by the answer to its attempt; the others only when the queue is
- *     full, or after WEBHOOK_LIFE_NS in HELD.
+ *  3. A message leaves by the answer to its attempt; without an answer only when the
+ *     queue is full, or after WEBHOOK_LIFE_NS in HELD.
  *
  * The random part of a delay comes from the message's id, which is a hash. Called by
  * webhook.c. */

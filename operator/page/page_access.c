@@ -9,7 +9,7 @@
  *               '--> 200, 403
  *
  * Reviews use the queue and the rate of all requests (kube/client). At most MAX_IN_FLIGHT
- * are in it, so a sync's request waits behind that many at most; the others wait here. The
+ * are in it, so a sync's request waits behind that many at most; more of them wait here. The
  * budgets of core/page_cache.h bound how many there are: all unknown tokens together have
  * one, each known owner has another. A flood of tokens that are not valid therefore delays
  * neither syncs nor viewers who are known; who signs in during the flood may get 429.
@@ -72,7 +72,7 @@ struct access_review {
     struct access_check *checks;
 };
 
-/* Checks whose review has ended; fn of one may cancel the others. */
+/* Checks whose review has ended; fn of one may cancel another one. */
 struct access_batch {
     struct access_batch *outer;
     struct access_check *checks;
@@ -352,7 +352,7 @@ static void check_step(struct page_access *a, struct access_check *c, const char
 
 /* --- reviews ---------------------------------------------------------------------- */
 
-/* http: the answer to all checks of r; 0: their token is known now, they go on. */
+/* http: the answer to all checks of r; 0: their token is known now, next is their right. */
 static void review_end(struct access_review *r, int http, const char *why)
 {
     struct page_access *a = r->access;
@@ -569,7 +569,7 @@ checks_cancel(struct page_access *a, struct access_check **p, const void *arg)
     }
 }
 
-/* A review that is sent goes on: its answer is kept for the next check. */
+/* A review that is sent is not cancelled: its answer is kept for the next check. */
 void page_access_cancel(struct page_access *a, const void *arg)
 {
     for (struct access_batch *b = a->batch; b; b = b->outer)

@@ -16,7 +16,7 @@
  *     (serve.c).
  *  4. A stream queues at most STREAM_TEXTS texts, which are shared by all streams.
  *  5. What viewers have not read yet has at most HELD_MAX_BYTES; a shared text counts once.
- *  6. A turn of the loop opens calls for TURN_NS; the others wait for the next turn, so
+ *  6. A turn of the loop opens calls for TURN_NS; more of them wait for the next turn, so
  *     syncs and the Lease do not wait for many viewers. */
 #include "operator/page/page_http.h"
 

@@ -405,7 +405,7 @@ def page_forwards_to_the_next_leader_when_the_pod_has_ended() -> None:
     notes = [page.line(page.err), page.line(page.err)]
     expect("trying again" in notes[1] and "no operator is there" in notes[1], "waits", notes)
     page.now_leads("a")
-    expect("hvd-operator-a: forwards" in page.line(page.err), "goes on")
+    expect("hvd-operator-a: forwards" in page.line(page.err), "continues")
     expect(page.end() == "", "and the URL stays the same")
     ports = [x.split()[2:6] for x in page.forwards()]
     want = [["a", ":8090"], ["b", "40001:8090"], ["a", "40001:8090"]]

@@ -32,7 +32,7 @@ PLURALS = (
 )
 REVIEWS = ("tokenreviews", "subjectaccessreviews")
 AUDIENCE = "https://kubernetes.default.svc"  # the API server's own
-GROUPS = {"horovodjobs": "ringmaster.dev", "mpijobs": "kubeflow.org"}  # of the others ""
+GROUPS = {"horovodjobs": "ringmaster.dev", "mpijobs": "kubeflow.org"}  # of other kinds ""
 
 
 def compact(value: object) -> str:

@@ -132,7 +132,7 @@ UNIT_TEST(messages_of_a_job_are_sent_one_after_the_other)
     assert_int_equal(answer(&q, "b", 200, 12 * S), WEBHOOK_DELIVERED);
     assert_int_equal(answer(&q, "c", 200, 12 * S), WEBHOOK_DELIVERED);
     assert_int_equal(q.n, 0);
-    assert_true(q.last == NULL);
+    assert_null(q.last);
 }
 
 UNIT_TEST(only_some_are_sent_at_once)

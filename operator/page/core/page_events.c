@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A namespace may have many thousand Events, and few are the job's. So a list is walked as
- * text: of each item only the name of its object is looked at, and the others are skipped
+ * text: of each item only the name of its object is looked at, and other items are skipped
  * without a tree. A tree is made of one Event at a time, and only its line of the answer is
  * kept: PAGE_EVENTS_MAX of them, the newest; when there are twice as many, the older half
  * goes.

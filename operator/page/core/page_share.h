@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Equal queries share one answer: which are fetched, who waits for which, and for how long
+/* Equal queries share one answer: which are fetched, which viewers wait, and for how long
  * an answer is kept. Pure, one thread.
  *
  *   page_share_ask --> waiting --page_share_take--> in flight --page_share_end--> kept
