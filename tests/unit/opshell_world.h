@@ -261,4 +261,57 @@ static inline void world_turn(struct shell_world *w, uint64_t deadline_ns)
     ask_run(w->op.ask, clock_now_ns());
 }
 
+/* --- viewers ---------------------------------------------------------------------- */
+
+struct viewer {
+    int n, http;
+    char *body;
+};
+
+static inline void on_body(void *arg, int http, const char *body, size_t n)
+{
+    struct viewer *v = arg;
+
+    v->n++;
+    v->http = http;
+    mem_free(v->body);
+    v->body = mem_strndup(body, n);
+    assert_int_equal(strlen(v->body), n);
+}
+
+static inline void viewer_ask(struct shell_world *w,
+                              struct viewer *v,
+                              enum page_fetch_what what,
+                              int64_t rank)
+{
+    const struct page_query q = {
+        .what = what, .key = "ns/train", .rank = rank, .tail = 2};
+
+    page_fetch_start(w->fetch, &q, on_body, v);
+}
+
+static inline void viewer_wait(struct shell_world *w, const struct viewer *v)
+{
+    uint64_t deadline_ns = clock_now_ns() + WORLD_NS;
+
+    while (v->n == 0 && clock_now_ns() < deadline_ns)
+        world_turn(w, deadline_ns);
+    assert_int_equal(v->n, 1);
+}
+
+static inline void check_answer(struct shell_world *w,
+                                enum page_fetch_what what,
+                                int64_t rank,
+                                int http,
+                                const char *body)
+{
+    struct viewer v = {0};
+
+    viewer_ask(w, &v, what, rank);
+    viewer_wait(w, &v);
+    assert_string_equal(v.body, body);
+    assert_int_equal(v.http, http);
+    mem_free(v.body);
+}
+
 #endif
