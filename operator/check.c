@@ -10,6 +10,7 @@
 
 #include "operator/controller.h"
 #include "operator/core/lease.h"
+#include "operator/page/core/page_review.h"
 #include "operator/sinks.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
@@ -17,6 +18,7 @@
 #define LEASE_DURATIONS 3u
 #define REQUEST_MS      10000
 #define LEASE_STEP_NS   (NS_PER_S / 2)
+#define REVIEW_BYTES    4096u
 
 struct check {
     struct kube *kube;
@@ -76,7 +78,8 @@ static int check_send(struct check *c, const struct kube_request *rq, struct err
     struct kube_request own = *rq;
     int rc;
 
-    own.method = "GET";
+    if (!own.method)
+        own.method = "GET";
     own.done = on_check_answer;
     own.arg = c;
     c->is_answered = false;
@@ -92,18 +95,28 @@ static void check_fail(struct check *c, const char *what)
     check_print("failed", "%s: %s", what, c->answer.message);
 }
 
+/* Of a whole kind. Fails without an answer: the other requests would wait as long. */
+static int check_kind(struct check *c, struct kube_request *rq, struct err *err)
+{
+    int rc;
+
+    rq->timeout_ms = REQUEST_MS;
+    rc = check_send(c, rq, err);
+    if (rc == 0 && c->answer.http == 0)
+        rc = err_set(err, -ECONNREFUSED, "%s: %s", kube_kind_name(rq->kind),
+                     c->answer.message);
+    return rc;
+}
+
 static int check_list(struct check *c, struct kube_request *rq, struct err *err)
 {
     const char *name = kube_kind_name(rq->kind);
     int rc;
 
     rq->query = "?limit=1";
-    rq->timeout_ms = REQUEST_MS;
-    rc = check_send(c, rq, err);
+    rc = check_kind(c, rq, err);
     if (rc < 0)
         return rc;
-    if (c->answer.http == 0) /* the other requests would wait as long */
-        return err_set(err, -ECONNREFUSED, "%s: %s", name, c->answer.message);
     if (c->answer.cls == ANSWER_OK) {
         check_print("ok", "%s: this account may list it", name);
     } else if (c->answer.cls == ANSWER_NOT_FOUND && rq->kind == KUBE_MPIJOB) {
@@ -129,6 +142,40 @@ static int check_lists(struct check *c, struct err *err)
             rc = check_list(c, &rq, err);
     }
     return rc;
+}
+
+static int
+check_review(struct check *c, enum kube_kind kind, struct strbuf *body, struct err *err)
+{
+    struct kube_request rq = {
+        .method = "POST", .kind = kind, .body = strbuf_str(body), .body_n = body->n};
+    int rc = strbuf_status(body);
+
+    rc = rc < 0 ? err_set(err, rc, "out of memory") : check_kind(c, &rq, err);
+    if (rc < 0)
+        return rc;
+    if (c->answer.cls == ANSWER_OK)
+        check_print("ok", "%s: this account may create it", kube_kind_name(kind));
+    else
+        check_fail(c, kube_kind_name(kind));
+    return 0;
+}
+
+/* Of a viewer who does not exist: how the page checks each one. */
+static int check_reviews(struct check *c, struct err *err)
+{
+    const struct page_owner owner = {.name = "nobody", .spec = "{\"user\":\"nobody\"}"};
+    const struct page_right right = {"list", "ringmaster.dev", "horovodjobs", "", "",
+                                     ""};
+    CLEANUP(strbuf_release) struct strbuf token, access;
+    int rc;
+
+    strbuf_init(&token, REVIEW_BYTES);
+    strbuf_init(&access, REVIEW_BYTES);
+    page_review_write_token("hvd-operator-check", false, &token);
+    page_review_write_right(&owner, &right, &access);
+    rc = check_review(c, KUBE_TOKEN_REVIEW, &token, err);
+    return rc < 0 ? rc : check_review(c, KUBE_ACCESS_REVIEW, &access, err);
 }
 
 static void lease_report(struct check *c, const char *ns)
@@ -190,6 +237,8 @@ int check_run(const struct kube_config *config,
     (void)setvbuf(stdout, NULL, _IOLBF, 0); /* a pod may be killed before the end */
     if (rc == 0)
         rc = check_lists(&c, err);
+    if (rc == 0 && o->page_port)
+        rc = check_reviews(&c, err);
     if (rc == 0 && o->is_leader_elect_set && !o->leader_elect)
         check_print("skipped", "Lease: --leader-elect=false");
     else if (rc == 0)

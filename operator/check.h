@@ -3,6 +3,7 @@
  * and the options of the operator. It writes nothing to the cluster.
  *
  *   each kind that the operator lists     defined, and may this account list it?
+ *   with --page, both reviews             may this account create them?
  *   the Lease                             does an operator hold it and renew it?
  *
  * One line per check on standard output; the first word is ok, skipped or failed. */

@@ -138,7 +138,8 @@ static const struct operator_option {
     {"log-json", NULL, "one JSON object a line", TYPE_SWITCH, AT(log_json), 0, 0},
     {"check", NULL,
      "check an installation and exit: whether this account may list what the operator "
-     "lists, and whether an operator holds and renews the Lease; writes nothing",
+     "lists, with --page create its reviews, and whether an operator holds and renews "
+     "the Lease; writes nothing",
      TYPE_WHAT, AT(what), OPTIONS_CHECK, 0},
     {"version", NULL, "print the version and exit", TYPE_WHAT, AT(what),
      OPTIONS_VERSION, 0},
