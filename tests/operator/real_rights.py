@@ -22,6 +22,8 @@ ROLES = (
     "rbac/role.yaml",
     "overlays/gang/clusterrole.yaml",
     "overlays/kueue/clusterrole.yaml",
+    "page/reviews.yaml",
+    "page/logs.yaml",
 )
 LARGE = "for jobs that do not fit in the cache, see jobs_that_do_not_fit_in_the_cache_are_requested"
 NEVER_ASKED = {  # (group, resource, verb): why no request shows it

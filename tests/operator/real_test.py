@@ -23,6 +23,7 @@ for part in (
     "fake",
     "elect",
     "gang",
+    "page",
 ):  # tests run in this order
     importlib.import_module(f"real_{part}")
 if not sys.argv[1:]:  # it reads the audit log of all other tests
