@@ -86,7 +86,7 @@ struct log_place {
     enum role role;
     uint32_t index;        /* of the worker's pod */
     const char *container; /* NULL: the object has no pod templates */
-    uint64_t n_ranks;      /* whose lines are in the same log */
+    uint64_t n_ranks; /* whose lines are in the same log; of a launcher: an estimate */
 };
 /* -EINVAL: the job has no such rank; -ENOTSUP: its ranks have no prefix; with err. */
 int log_place_find(const struct job_view *v,

@@ -56,7 +56,8 @@ int log_place_find(const struct job_view *v,
 
     if (rank >= 0 && v->is_tensorflow)
         return err_set(err, -ENOTSUP, "the job has no ranks (framework tensorflow)");
-    if (rank >= 0 && (uint64_t)rank >= n_ranks)
+    /* a launcher starts as many ranks as its command says */
+    if (rank >= 0 && role == ROLE_WORKER && (uint64_t)rank >= n_ranks)
         return n_ranks == 0 ? err_set(err, -EINVAL, "the job has no ranks")
                             : err_set(err, -EINVAL,
                                       "%lld is too large; the job has ranks 0 to %llu",
