@@ -19,6 +19,7 @@ from datetime import datetime
 
 import ends
 import live
+import page
 import plugin
 import roles
 import waits
@@ -60,17 +61,19 @@ def operator_pods() -> list[dict]:
     )["items"]
 
 
+def leader_now() -> dict | None:
+    """The operator's pod whose name is the first part of the Lease's holder."""
+    pods = operator_pods()
+    lease = get("lease", "hvd-operator", pods[0]["metadata"]["namespace"]) or {}
+    holder = lease.get("spec", {}).get("holderIdentity") or ""
+    return next((p for p in pods if holder.startswith(p["metadata"]["name"] + "_")), None)
+
+
 def operator_pod() -> dict:
-    """The one that leads: its name is the first part of the Lease's holder."""
+    """The one that leads."""
     pods = operator_pods()
     expect(len(pods) == 2, "two operator pods", [p["metadata"]["name"] for p in pods])
-
-    def leader() -> dict | None:
-        lease = get("lease", "hvd-operator", pods[0]["metadata"]["namespace"]) or {}
-        holder = lease.get("spec", {}).get("holderIdentity") or ""
-        return next((p for p in pods if holder.startswith(p["metadata"]["name"] + "_")), None)
-
-    return wait("a leader", leader, 120)
+    return wait("a leader", leader_now, 120)
 
 
 def operator_pid() -> int:
@@ -390,6 +393,18 @@ def a_job_that_ends_and_disappears_without_an_operator_does_not_run_again() -> N
     status = wait_state("done", ns, "Succeeded")
     expect((status["restarts"], status["replacements"]) == (0, 0), "it did not run again", status)
     wait("the last pod is gone", lambda: not workers("done", ns), 120)
+
+
+@suite.test
+def the_status_page_through_kubectl_hvd_page() -> None:
+    global restarts_before
+    only_our_kills()
+    home = operator_pod()["metadata"]["namespace"]
+    kubectl("apply", "-k", str(ROOT / "manifests/overlays/page"))
+    kubectl("rollout", "status", "deployment/hvd-operator", "-n", home, "--timeout=240s", timeout=300)
+    wait("the old operators are gone", lambda: len(operator_pods()) == 2, 120)
+    restarts_before = operator_restarts() - kills  # of the new ones
+    page.a_user_follows_a_job(lambda: wait("a leader", leader_now, 120))
 
 
 def restart_counts(pod: dict) -> list[int]:

@@ -23,6 +23,10 @@ from cluster import (
 )
 
 BIN = ROOT / os.environ.get("BUILD", "build") / "plain/bin"
+ENVIRONMENT = os.environ | {
+    "KUBECONFIG": str(RUN / "admin.kubeconfig"),
+    "PATH": f"{BIN}:{RUN}/bin:{os.environ['PATH']}",
+}
 PROGRAM = """
 import time
 import torch
@@ -39,8 +43,7 @@ def hvd(*args: str) -> str:
     """The plug-in, as kubectl finds it in PATH."""
     done = subprocess.run(
         [str(RUN / "bin/kubectl"), "hvd", *args],
-        env=os.environ
-        | {"KUBECONFIG": str(RUN / "admin.kubeconfig"), "PATH": f"{BIN}:{RUN}/bin:{os.environ['PATH']}"},
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=180,
