@@ -22,14 +22,10 @@ $(O)/bin/mpi-pi-%: tests/launch/mpi_pi.c
 	@echo "  LD    $@"
 	$(Q)mpicc.$* -std=gnu11 -O1 -D_GNU_SOURCE -o $@ $<
 LAUNCH_MPI := $(foreach m,openmpi mpich,$(if $(shell command -v mpicc.$(m)),$(O)/bin/mpi-pi-$(m)))
-# An instrumented horovodrun takes longer than what is promised for the real one.
-LAUNCH_TEST_QUICK_S_asan := 2
-LAUNCH_TEST_QUICK_S_tsan := 2
 .PHONY: test-launch
 test-programs: $(LAUNCH_TEST_BINS) $(LAUNCH_MPI)
 test-launch: $(LAUNCH_TEST_BINS) ## end-to-end tests of horovodrun and hvd-agent
 	@BIN=$(abspath $(O)/bin) STATIC_BIN=$(abspath $(BUILD)/stage/bin) \
-	    LAUNCH_TEST_QUICK_S=$(or $(LAUNCH_TEST_QUICK_S_$(V)),0.05) \
 	    prove --directives --failures --comments -e python3 $(or $(RM_ONLY),$(addprefix tests/launch/,horovodrun_test.py flags_test.py config_test.py \
 	        peer_test.py signals_test.py agent_test.py start_test.py await_test.py scale_test.py \
 	        metrics_test.py trainer_test.py report_test.py status_test.py install_test.py gpu_test.py output_test.py))

@@ -2,7 +2,6 @@
 /* NaN and infinity in every floating point type, at every place that matters. */
 #include <math.h>
 
-#include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 #include "runtime/core/nonfinite.h"
 #include "tests/unit/unit.h"
@@ -97,28 +96,6 @@ UNIT_TEST(other_types_have_none)
 
         assert_int_equal(nonfinite_find((enum dtype)t, buf, 8, &found), is_float);
     }
-}
-
-/* It must not cost more than the reduction that follows. */
-UNIT_TEST(it_keeps_up_with_memory)
-{
-    enum { N = 1 << 20 };
-    AUTOFREE float *v = mem_calloc(N, sizeof(*v));
-    struct nonfinite found;
-    uint64_t best = UINT64_MAX;
-
-    assert_non_null(v);
-    for (int i = 0; i < 20; i++) {
-        uint64_t began = clock_now_ns(), took;
-
-        assert_false(nonfinite_find(DT_F32, v, N, &found));
-        took = clock_now_ns() - began;
-        if (took < best)
-            best = took;
-    }
-    assert_true(best < 20000000); /* 0.2 GB/s, under sanitizers too */
-    print_message("# 4 MiB of float32 looked at in %.0f us, %.1f GB/s\n",
-                  (double)best / 1e3, 4.0 * N / (double)best);
 }
 
 UNIT_MAIN(NULL, NULL)
