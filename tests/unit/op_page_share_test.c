@@ -131,6 +131,39 @@ UNIT_TEST(few_are_in_flight_and_not_too_many_wait)
     assert_int_equal(more.n, 0);
 }
 
+UNIT_TEST(agents_and_the_api_server_do_not_wait_for_each_other)
+{
+    static const enum page_fetch_what of[][2] = {{PAGE_LOG, PAGE_RANKS},
+                                                 {PAGE_STACKS, PAGE_EVENTS}};
+
+    for (size_t n = 0; n < ARRAY_LEN(of); n++) {
+        struct page_share *s = page_share_new();
+        struct viewer v = {0};
+        struct page_item *i;
+        char key[16];
+
+        for (size_t k = 0; k <= PAGE_SHARE_WAITERS; k++) {
+            struct page_query q = query(of[n][0], key, 0);
+
+            (void)snprintf(key, sizeof(key), "a/%zu", k);
+            assert_int_equal(page_share_ask(s, &q, SECOND, on_body, &v),
+                             k < PAGE_SHARE_WAITERS ? 0 : -EAGAIN);
+        }
+        while ((i = page_share_take(s)))
+            assert_int_equal(page_item_query(i)->what, of[n][0]);
+        assert_int_equal(page_share_ask(s, &(struct page_query){of[n][1], "a/b", 0, 10},
+                                        SECOND, on_body, &v),
+                         0);
+        i = page_share_take(s);
+        assert_non_null(i);
+        assert_int_equal(page_item_query(i)->what, of[n][1]);
+        share_end(s, i, SECOND, "x");
+        assert_int_equal(v.n, 1);
+        assert_null(page_share_take(s)); /* the others are as many as before */
+        page_share_free(s);
+    }
+}
+
 UNIT_TEST(a_cancelled_query_is_not_called_back)
 {
     struct page_share *s = page_share_new();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One list of items, the oldest first: 16 in flight, as many waiting as there are viewers
- * that wait, and answers of at most PAGE_SHARE_BYTES. It is short, and searched from its
- * begin.
+/* One list of items, the oldest first: 16 in flight of each source, as many waiting as
+ * there are viewers that wait, and answers of at most PAGE_SHARE_BYTES. It is short, and
+ * searched from its begin. Agents and the API server, whose rate is limited, are two
+ * sources: no query of one waits for those of the other.
  *
  * Invariants
  *  1. An item in flight stays until page_share_end, also if no one waits for it any more.
@@ -37,10 +38,20 @@ struct page_item {
     uint64_t ended_ns;
 };
 
+struct page_source {
+    size_t n_waiters, n_in_flight;
+};
+
 struct page_share {
     struct page_item *first, *last;
-    size_t n_waiters, n_in_flight, n_kept, bytes;
+    struct page_source agents, api;
+    size_t n_kept, bytes;
 };
+
+static struct page_source *share_source(struct page_share *s, const struct page_query *q)
+{
+    return q->what == PAGE_RANKS || q->what == PAGE_STACKS ? &s->agents : &s->api;
+}
 
 struct page_share *page_share_new(void)
 {
@@ -196,7 +207,7 @@ int page_share_ask(struct page_share *s,
         i->is_pinned = was_pinned;
         return 0;
     }
-    if (s->n_waiters == PAGE_SHARE_WAITERS)
+    if (share_source(s, q)->n_waiters == PAGE_SHARE_WAITERS)
         return -EAGAIN;
     w = mem_alloc(sizeof(*w));
     if (w && !i) {
@@ -209,7 +220,7 @@ int page_share_ask(struct page_share *s,
         return -ENOMEM;
     }
     item_add_waiter(i, w, fn, arg);
-    s->n_waiters++;
+    share_source(s, q)->n_waiters++;
     return 0;
 }
 
@@ -224,7 +235,7 @@ static void item_remove_waiter(struct page_share *s,
     *p = w->next;
     if (i->last == w)
         i->last = before;
-    s->n_waiters--;
+    share_source(s, &i->query)->n_waiters--;
     mem_free(w);
 }
 
@@ -253,14 +264,14 @@ struct page_item *page_share_take(struct page_share *s)
 {
     struct page_item *i = s->first;
 
-    if (s->n_in_flight == PAGE_SHARE_FLIGHT)
-        return NULL;
-    while (i && i->state != ITEM_WAITING)
+    while (i
+           && !(i->state == ITEM_WAITING
+                && share_source(s, &i->query)->n_in_flight < PAGE_SHARE_FLIGHT))
         i = i->next;
     if (!i)
         return NULL;
     i->state = ITEM_IN_FLIGHT;
-    s->n_in_flight++;
+    share_source(s, &i->query)->n_in_flight++;
     return i;
 }
 
@@ -276,7 +287,7 @@ void page_share_end(struct page_share *s,
                     char *body,
                     size_t n)
 {
-    s->n_in_flight--;
+    share_source(s, &i->query)->n_in_flight--;
     share_unlink(s, i); /* by age of the answers */
     share_append(s, i);
     i->state = ITEM_KEPT;

@@ -14,8 +14,8 @@
 #define PAGE_SHARE_NS      3000000000ull
 #define PAGE_SHARE_BYTES   (8u << 20) /* of the answers that are kept */
 #define PAGE_SHARE_KEPT    1024u      /* their number */
-#define PAGE_SHARE_WAITERS 256u
-#define PAGE_SHARE_FLIGHT  16u
+#define PAGE_SHARE_WAITERS 256u /* for agents, and as many for the API server; */
+#define PAGE_SHARE_FLIGHT  16u  /* the same */
 
 enum page_fetch_what { PAGE_EVENTS, PAGE_RANKS, PAGE_STACKS, PAGE_LOG, PAGE_JOB };
 
@@ -43,7 +43,7 @@ int page_share_ask(struct page_share *s,
                    void *arg);
 void page_share_cancel(struct page_share *s, const void *arg);
 
-/* The query that waits longest and is to be fetched now; it is in flight until
+/* The query that waits longest and may be fetched now; it is in flight until
  * page_share_end. NULL: none, or PAGE_SHARE_FLIGHT are in flight. */
 struct page_item;
 struct page_item *page_share_take(struct page_share *s);
