@@ -166,6 +166,8 @@ static void viewer_checked(struct page_viewer *v)
         stream_checked(v);
     else if (v->refusal && (v->refusal != 403 || !viewer_is_allowed(v)))
         page_call_refuse(v->call, v->refusal, v->why);
+    else if (!controller_may_act(v->page->op))
+        page_call_refuse(v->call, 503, "this operator does not lead any more");
     else
         viewer_answer(v);
 }
@@ -401,6 +403,7 @@ uint64_t page_next_ns(const struct page *p, uint64_t now_ns)
     uint64_t next = earlier_ns(page_http_next_ns(p->http, now_ns), p->tick_ns);
 
     next = earlier_ns(next, page_fetch_next_ns(p->fetch));
+    next = earlier_ns(next, page_access_next_ns(p->access));
     return p->op->ask ? earlier_ns(next, p->history_ns) : next;
 }
 
@@ -409,6 +412,7 @@ void page_tick(struct page *p, uint64_t now_ns)
     page_note_history(p, now_ns);
     viewers_tick(p, now_ns);
     page_fetch_tick(p->fetch, now_ns);
+    page_access_tick(p->access, now_ns);
 }
 
 static void page_count(struct page *p)

@@ -8,11 +8,18 @@
  *               |known
  *               '--> 200, 403
  *
- * Reviews use the queue and the rate of all requests (kube/client). At most MAX_IN_FLIGHT
- * are in it, so a sync's request waits behind that many at most; more of them wait here. The
- * budgets of core/page_cache.h bound how many there are: all unknown tokens together have
- * one, each known owner has another. A flood of tokens that are not valid therefore delays
- * neither syncs nor viewers who are known; who signs in during the flood may get 429.
+ * Reviews have a rate of their own (REVIEW_QPS), and at most MAX_IN_FLIGHT are sent at
+ * once. They do not use the queue of the kube client: 200 viewers need 20 reviews a second,
+ * nearly half of the operator's default rate, and neither they nor syncs may wait for each
+ * other. A pause that the API server requests holds for them, too. Other checks wait here,
+ * mostly those of owners who are known first: a viewer whose token was just accepted is
+ * served before many more tokens are reviewed.
+ *
+ * The budgets of core/page_cache.h bound how many there are: all unknown tokens together
+ * have one, each known owner has another. A flood of tokens that are not valid therefore
+ * does not delay viewers who are known; who signs in during the flood may get 429. The
+ * burst of unknown tokens is for an operator that was started again, to which all viewers
+ * come back at once.
  *
  * Which TokenReview is sent first: Kubernetes 1.34 answers "authenticated" for a token made
  * with --audience hvd-page only if spec.audiences has hvd-page, and for an ordinary token
@@ -36,14 +43,18 @@
 #include <string.h>
 
 #include "operator/doc/json.h"
+#include "operator/kube/limit.h"
 #include "operator/page/core/page_cache.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 
 #define MAX_IN_FLIGHT  4u
-#define MAX_UNKNOWN    64u  /* checks that wait: above it no new token is accepted, */
-#define MAX_WAITING    256u /* and above this no check at all */
+#define REVIEW_QPS     100u
+#define REVIEW_BURST   100u
+#define UNKNOWN_TURN   4u
+#define MAX_UNKNOWN    512u  /* checks that wait: above it no new token is accepted, */
+#define MAX_WAITING    1024u /* and above this no check at all */
 #define BODY_MAX_BYTES (128u << 10)
 #define ANSWER_MAX     (1u << 20)
 #define REVIEW_MS      10000u
@@ -67,12 +78,13 @@ struct access_review {
     uint64_t owner;        /* of the right; for a token 0 */
     char *secret;          /* the token, or the body that asks for the right */
     char *denial;          /* of a right: the answer for 403 */
+    bool is_known;         /* its owner is, or was a while ago */
     bool is_ordinary;      /* the token is now reviewed as one of the cluster */
     bool is_second;
     struct access_check *checks;
 };
 
-/* Checks whose review has ended; fn of one may cancel another one. */
+/* Checks whose review has ended; fn of one may cancel the others. */
 struct access_batch {
     struct access_batch *outer;
     struct access_check *checks;
@@ -84,6 +96,7 @@ struct page_access {
     struct access_review *waiting, *in_flight;
     struct access_batch *batch;
     size_t n_in_flight, n_checks;
+    struct limit limit;
     uint64_t n_sent, n_kept;
     uint64_t warned_ns; /* 0: never */
 };
@@ -110,6 +123,7 @@ int page_access_new(struct kube *k, uint64_t keep_ns, struct page_access **ret)
         return -ENOMEM;
     }
     a->kube = k;
+    limit_init(&a->limit, REVIEW_QPS, REVIEW_BURST, clock_now_ns());
     *ret = a;
     return 0;
 }
@@ -246,13 +260,24 @@ static struct access_review *review_find(struct page_access *a,
     return NULL;
 }
 
+/* Behind those of owners who are known, and a first review of a token behind all. */
+static void review_wait(struct access_review *r)
+{
+    struct access_review **p = &r->access->waiting;
+
+    while (*p && ((*p)->is_known || !(r->is_known || r->is_second)))
+        p = &(*p)->next;
+    r->next = *p;
+    *p = r;
+}
+
 /* c waits in a new review for hash. Takes ownership of secret and denial; NULL: out of
  * memory. */
 static void review_add(struct page_access *a,
                        struct access_check *c,
                        const struct access_review *like)
 {
-    struct access_review *r = mem_alloc(sizeof(*r)), **p = &a->waiting;
+    struct access_review *r = mem_alloc(sizeof(*r));
 
     if (!r || !like->secret || (like->kind == KUBE_ACCESS_REVIEW && !like->denial)) {
         struct access_review gone = *like;
@@ -265,9 +290,7 @@ static void review_add(struct page_access *a,
     }
     *r = *like;
     r->access = a;
-    while (*p)
-        p = &(*p)->next;
-    *p = r;
+    review_wait(r);
     review_join(r, c);
 }
 
@@ -279,6 +302,7 @@ static void check_token(struct page_access *a,
 {
     struct access_review like = {.kind = KUBE_TOKEN_REVIEW,
                                  .hash = c->token,
+                                 .is_known = owner != NULL,
                                  .is_ordinary = owner && owner->is_ordinary};
     struct access_review *r = review_find(a, like.kind, &like.hash, 0);
 
@@ -298,7 +322,8 @@ static void check_right(struct page_access *a,
                         struct access_check *c,
                         const struct page_owner *owner)
 {
-    struct access_review like = {.kind = KUBE_ACCESS_REVIEW, .owner = owner->number};
+    struct access_review like = {
+        .kind = KUBE_ACCESS_REVIEW, .is_known = true, .owner = owner->number};
     uint64_t now_ns = clock_now_ns();
     struct access_review *r;
     struct strbuf body;
@@ -346,19 +371,18 @@ static void check_step(struct page_access *a, struct access_check *c, const char
     }
     if (token)
         check_token(a, c, token, owner);
-    else /* displaced at once by those of 256 other tokens */
+    else /* displaced at once by those of PAGE_OWNERS other tokens */
         check_answer(a, c, 429, too_many);
 }
 
 /* --- reviews ---------------------------------------------------------------------- */
 
-/* http: the answer to all checks of r; 0: their token is known now, next is their right. */
+/* http: the answer to all checks of r; 0: their token is known now, they go on. */
 static void review_end(struct access_review *r, int http, const char *why)
 {
     struct page_access *a = r->access;
-    struct access_batch batch = {.outer = a->batch};
+    struct access_batch batch = {a->batch, TAKE(r->checks)};
 
-    batch.checks = TAKE(r->checks);
     a->batch = &batch;
     while (batch.checks) {
         struct access_check *c = batch.checks;
@@ -377,10 +401,12 @@ static void access_on_answer(void *arg, const struct kube_reply *reply);
 
 static int review_send(struct access_review *r)
 {
+    struct page_access *a = r->access;
     CLEANUP(strbuf_release) struct strbuf body;
     struct kube_request rq = {.method = "POST",
                               .kind = r->kind,
                               .timeout_ms = REVIEW_MS,
+                              .is_urgent = true,
                               .done = access_on_answer,
                               .arg = r};
     struct err err = ERR_INIT;
@@ -395,25 +421,58 @@ static int review_send(struct access_review *r)
     rq.body_n = body.n;
     rc = strbuf_status(&body);
     if (rc == 0)
-        rc = kube_submit(r->access->kube, &rq, &err);
-    if (rc == 0)
-        r->access->n_sent++;
+        rc = kube_submit(a->kube, &rq, &err);
+    a->n_sent += rc == 0;
     return rc;
 }
 
-static void access_pump(struct page_access *a)
+static void review_unlink(struct access_review *r)
 {
-    while (a->waiting && a->n_in_flight < MAX_IN_FLIGHT) {
-        struct access_review *r = a->waiting;
+    struct access_review **p = &r->access->in_flight;
 
-        a->waiting = r->next;
-        if (review_send(r) < 0) {
-            review_end(r, 503, "out of memory");
-            continue;
-        }
-        r->next = a->in_flight;
+    while (*p != r)
+        p = &(*p)->next;
+    *p = r->next;
+    r->access->n_in_flight--;
+}
+
+/* Each UNKNOWN_TURN-th is of a token that is not known: viewers who are known cannot lock
+ * others out. */
+static struct access_review **access_choose(struct page_access *a)
+{
+    struct access_review **p = &a->waiting;
+
+    if (a->n_sent % UNKNOWN_TURN == 0) {
+        while (*p && (*p)->is_known)
+            p = &(*p)->next;
+    }
+    return *p ? p : &a->waiting;
+}
+
+uint64_t page_access_next_ns(const struct page_access *a)
+{
+    uint64_t ready_ns, paused_ns;
+
+    if (!a->waiting || a->n_in_flight >= MAX_IN_FLIGHT)
+        return UINT64_MAX;
+    ready_ns = limit_ready_ns(&a->limit);
+    paused_ns = kube_paused_ns(a->kube);
+    return ready_ns > paused_ns ? ready_ns : paused_ns;
+}
+
+void page_access_tick(struct page_access *a, uint64_t now_ns)
+{
+    while (page_access_next_ns(a) <= now_ns && limit_take(&a->limit, now_ns)) {
+        struct access_review **p = access_choose(a), *r = *p;
+
+        *p = r->next;
+        r->next = a->in_flight; /* now: it may be answered before it is sent */
         a->in_flight = r;
         a->n_in_flight++;
+        if (review_send(r) < 0) {
+            review_unlink(r);
+            review_end(r, 503, "out of memory");
+        }
     }
 }
 
@@ -426,8 +485,6 @@ static const char *review_failure(const struct access_review *r,
     struct page_access *a = r->access;
     const char *why = "the API server did not check the viewer: try again later";
 
-    if (reply->error == -EPERM)
-        return "this operator does not lead: try again";
     if (reply->answer.http == 403)
         why = is_token
                   ? "the operator's ClusterRole lacks create on tokenreviews of "
@@ -476,8 +533,7 @@ static void access_take(struct access_review *r, const struct node *answer)
     if (rc == 0 && !r->is_second) {
         r->is_second = true;
         r->is_ordinary = !r->is_ordinary;
-        r->next = a->waiting;
-        a->waiting = r;
+        review_wait(r);
         return;
     }
     if (rc == 0) {
@@ -494,16 +550,12 @@ static void access_take(struct access_review *r, const struct node *answer)
 
 static void access_on_answer(void *arg, const struct kube_reply *reply)
 {
-    struct access_review *r = arg, **p;
+    struct access_review *r = arg;
     struct page_access *a = r->access;
     struct node *answer = NULL;
     struct arena arena;
 
-    p = &a->in_flight;
-    while (*p != r)
-        p = &(*p)->next;
-    *p = r->next;
-    a->n_in_flight--;
+    review_unlink(r);
     arena_init(&arena, ANSWER_MAX);
     if (reply->answer.cls != ANSWER_OK)
         review_end(r, 503, review_failure(r, reply));
@@ -513,7 +565,7 @@ static void access_on_answer(void *arg, const struct kube_reply *reply)
         access_take(r, answer);
     arena_wipe(&arena); /* a TokenReview repeats the token */
     arena_release(&arena);
-    access_pump(a);
+    page_access_tick(a, clock_now_ns());
 }
 
 /* --- for the page ----------------------------------------------------------------- */
@@ -550,7 +602,7 @@ void page_access_check(struct page_access *a,
     c->arg = arg;
     page_cache_hash(a->cache, token, &c->token);
     check_step(a, c, token);
-    access_pump(a);
+    page_access_tick(a, clock_now_ns());
 }
 
 static void
@@ -569,7 +621,7 @@ checks_cancel(struct page_access *a, struct access_check **p, const void *arg)
     }
 }
 
-/* A review that is sent is not cancelled: its answer is kept for the next check. */
+/* A review that is sent goes on: its answer is kept for the next check. */
 void page_access_cancel(struct page_access *a, const void *arg)
 {
     for (struct access_batch *b = a->batch; b; b = b->outer)

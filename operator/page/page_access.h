@@ -9,7 +9,7 @@
 #include "operator/page/core/page_review.h"
 
 struct page_access;
-/* Submits its requests to k. keep_ns: how long a valid token and a right are kept. -ENOMEM,
+/* Sends its requests by k, at a rate of their own. keep_ns: how long a valid token and a right are kept. -ENOMEM,
  * or the errno of getrandom. */
 int page_access_new(struct kube *k, uint64_t keep_ns, struct page_access **ret);
 void page_access_free(struct page_access *a); /* accepts NULL; calls no one back */
@@ -21,8 +21,8 @@ typedef void (*page_access_fn)(void *arg, int http, const char *why);
 
 /* Calls fn exactly once, possibly before it returns. token: NULL or "" for none; it is
  * not stored (only a keyed hash of it), not logged, and wiped from requests. Equal checks
- * that wait share one request. They wait as long as the queue of the kube client, which
- * the API server may pause for a minute: the caller cancels what is too late. */
+ * that wait share one request. They may wait for a minute, if the API server requests a
+ * pause: the caller cancels what is too late. */
 void page_access_check(struct page_access *a,
                        const char *token,
                        const struct page_right *right,
@@ -30,6 +30,10 @@ void page_access_check(struct page_access *a,
                        void *arg);
 /* Checks that wait with that arg are not called back any more. */
 void page_access_cancel(struct page_access *a, const void *arg);
+
+/* When page_access_tick has work; UINT64_MAX: none. */
+uint64_t page_access_next_ns(const struct page_access *a);
+void page_access_tick(struct page_access *a, uint64_t now_ns); /* sends what is due */
 
 /* For metrics: reviews sent, and checks answered from the cache, since the start. */
 void page_access_count(const struct page_access *a,

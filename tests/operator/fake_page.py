@@ -443,6 +443,20 @@ def a_viewer_that_does_not_read_is_ended() -> None:
         slow.close()
 
 
+@suite.test
+def viewers_who_come_at_once_are_all_served() -> None:
+    """As those of an operator that was started again: it knows none of their tokens."""
+    with Paged(extra=["--page-check-interval", "60s"]) as w, contextlib.ExitStack() as stack:
+        viewers = []
+        for i in range(100):
+            w.fake.tokens[f"token-{i}"] = {"user": "root"}
+            c = stack.enter_context(socket.create_connection(("127.0.0.1", w.page_port), 60))
+            c.sendall(f"GET /api/v1/watch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token-{i}\r\n\r\n".encode())
+            viewers.append(c)
+        heads = [c.recv(12).decode() for c in viewers]
+        expect(set(heads) == {"HTTP/1.1 200"}, "all are served", heads)
+
+
 class PagedRivals(Rivals):
     def __init__(self):
         self.page_ports = {"a": free_port(), "b": free_port()}

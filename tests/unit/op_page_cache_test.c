@@ -240,7 +240,7 @@ UNIT_TEST(a_flood_of_bad_tokens_drops_no_owner_and_takes_no_budget_of_one)
             paid++;
         }
     }
-    assert_in_range(paid, PAGE_REVIEW_BURST + 39, PAGE_REVIEW_BURST + 40);
+    assert_in_range(paid, PAGE_UNKNOWN_BURST + 39, PAGE_UNKNOWN_BURST + 40);
     for (unsigned i = 0; i < 1000; i++) {
         last = hash_of(c, "worse", i);
         page_cache_refuse(c, &last, NOW + 10 * S);
@@ -251,7 +251,7 @@ UNIT_TEST(a_flood_of_bad_tokens_drops_no_owner_and_takes_no_budget_of_one)
     for (unsigned i = 0; i < PAGE_OWNERS; i++)
         assert_int_equal(known_at(c, &h[i], NOW + 11 * S), PAGE_YES);
     assert_int_equal(page_cache_right(c, n, &right, NOW + 11 * S), PAGE_YES);
-    for (unsigned i = 0; i < PAGE_REVIEW_BURST; i++)
+    for (unsigned i = 0; i < PAGE_OWNER_BURST; i++)
         assert_true(page_cache_pay(c, n, NOW + 11 * S));
     page_cache_free(c);
 }
@@ -266,10 +266,10 @@ UNIT_TEST(a_budget_has_a_burst_and_a_rate)
     accept_at(c, &h[1], "b", "{}", NOW);
     n = owner_at(c, &h[0], NOW);
     other = owner_at(c, &h[1], NOW);
-    for (unsigned i = 0; i < PAGE_REVIEW_BURST; i++) {
+    for (unsigned i = 0; i < PAGE_UNKNOWN_BURST; i++)
         assert_true(page_cache_pay(c, 0, NOW));
+    for (unsigned i = 0; i < PAGE_OWNER_BURST; i++)
         assert_true(page_cache_pay(c, n, NOW));
-    }
     assert_false(page_cache_pay(c, 0, NOW));
     assert_false(page_cache_pay(c, n, NOW));
     assert_true(page_cache_pay(c, other, NOW));
@@ -280,9 +280,9 @@ UNIT_TEST(a_budget_has_a_burst_and_a_rate)
     assert_false(page_cache_pay(c, n, NOW + PAGE_OWNER_EVERY_NS));
     accept_at(c, &h[0], "a", "{\"groups\":[]}", NOW); /* no way to a new budget */
     assert_false(page_cache_pay(c, owner_at(c, &h[0], NOW), NOW + PAGE_OWNER_EVERY_NS));
-    for (unsigned i = 0; i < PAGE_REVIEW_BURST; i++)
-        assert_true(page_cache_pay(c, 0, NOW + 60 * S));
-    assert_false(page_cache_pay(c, 0, NOW + 60 * S));
+    for (unsigned i = 0; i < PAGE_UNKNOWN_BURST; i++)
+        assert_true(page_cache_pay(c, 0, NOW + 120 * S));
+    assert_false(page_cache_pay(c, 0, NOW + 120 * S));
     page_cache_free(c);
 }
 

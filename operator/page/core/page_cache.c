@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Three tables, searched from end to end: the largest has 256 rows, and a search costs
+/* Three tables, searched from end to end: the largest has 512 rows, and a search costs
  * less than the HMAC before it.
  *
  *   owner    token -> name, spec, until     valid tokens; the least recently used goes
@@ -269,7 +269,7 @@ bool page_cache_pay(struct page_cache *c, uint64_t owner, uint64_t now_ns)
     struct cache_owner *o = owner ? cache_numbered(c, owner) : NULL;
     uint64_t *paid_ns = o ? &o->paid_ns : &c->paid_ns;
     uint64_t price_ns = o ? PAGE_OWNER_EVERY_NS : PAGE_UNKNOWN_EVERY_NS;
-    uint64_t burst_ns = (PAGE_REVIEW_BURST - 1) * price_ns;
+    uint64_t burst_ns = ((o ? PAGE_OWNER_BURST : PAGE_UNKNOWN_BURST) - 1) * price_ns;
 
     if (*paid_ns > now_ns)
         return false;

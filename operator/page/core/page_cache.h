@@ -14,13 +14,16 @@
 #include "runtime/base/sha256.h"
 
 #define PAGE_KEEP_REFUSED_NS  (10 * NS_PER_S) /* of a token that is not valid */
-#define PAGE_OWNERS           256u            /* then the least recently used goes */
+#define PAGE_OWNERS           512u            /* then the least recently used goes */
 #define PAGE_REFUSED          256u            /* then the oldest goes */
 #define PAGE_RIGHTS           32u             /* of an owner; the same */
 #define PAGE_OWNER_MAX_BYTES  32768u          /* name and spec */
-#define PAGE_REVIEW_BURST     32u             /* reviews without a pause, */
-#define PAGE_UNKNOWN_EVERY_NS (NS_PER_S / 4)  /* then one in this time: unknown */
-#define PAGE_OWNER_EVERY_NS   (NS_PER_S / 8)  /* tokens together, and each owner */
+/* Reviews without a pause, and then one in a time: of all unknown tokens together, and of
+ * each owner. */
+#define PAGE_UNKNOWN_BURST    256u
+#define PAGE_UNKNOWN_EVERY_NS (NS_PER_S / 4)
+#define PAGE_OWNER_BURST      32u
+#define PAGE_OWNER_EVERY_NS   (NS_PER_S / 8)
 
 struct page_hash {
     uint8_t b[SHA256_BYTES];
