@@ -9,7 +9,8 @@
  * Invariants
  *  1. Viewers cannot slow the operator down: of the client's requests in flight at most
  *     KUBE_AT_ONCE are of the page, KUBE_QPS of them begin each second, and each ends
- *     soon.
+ *     soon. Only one is a list of Events: for each the API server reads all Events of
+ *     the namespace, and three at a time kept it from serving the operator.
  *  2. A work ends once, after WORK_NS at the latest. The client's requests cannot be
  *     cancelled: a work that ended before its answer stays in the list, without item,
  *     until then.
@@ -39,7 +40,7 @@ struct page_fetch {
     struct page_share *share;
     struct page_work *works;
     struct limit limit;
-    unsigned n_sent;
+    unsigned n_sent, n_lists; /* of these, lists of Events */
 };
 
 int page_fetch_new(struct controller *op, struct page_fetch **ret)
@@ -168,6 +169,7 @@ static void on_kube_reply(void *arg, const struct kube_reply *r)
 
     w->is_sent = false;
     w->fetch->n_sent--;
+    w->fetch->n_lists -= w->rq.kind == KUBE_EVENT;
     if (w->item)
         w->reply(w, r);
     else
@@ -198,6 +200,7 @@ static void work_send(struct page_work *w)
     }
     w->is_sent = true;
     w->fetch->n_sent++;
+    w->fetch->n_lists += w->rq.kind == KUBE_EVENT;
 }
 
 /* --- begins ----------------------------------------------------------------------- */
@@ -320,7 +323,7 @@ static struct page_work *page_fetch_due(const struct page_fetch *f)
     struct page_work *due = NULL;
 
     for (struct page_work *w = f->works; w; w = w->next) {
-        if (w->is_due)
+        if (w->is_due && (w->rq.kind != KUBE_EVENT || f->n_lists == 0))
             due = w;
     }
     return f->n_sent < KUBE_AT_ONCE ? due : NULL;

@@ -26,10 +26,10 @@ ROOT = "token-of-root"  # may read everything
 class Paged(Asked):
     """With a page, and two viewers."""
 
-    def __init__(self, *args, extra: list[str] | None = None, **kw):
-        self.page_port = free_port()
+    def __init__(self, *args, extra: list[str] | None = None, port: int = 0, **kw):
+        self.page_port, self.metrics_port = free_port(), port or free_port()
         options = [*FAST, "--page", str(self.page_port), "--page-check-interval", "1s", *(extra or [])]
-        super().__init__(*args, extra=options, **kw)
+        super().__init__(*args, extra=options, port=self.metrics_port, **kw)
         self.fake.tokens[JANE] = {"user": "jane", "groups": ["team"], "audiences": ["hvd-page"]}
         self.fake.tokens[ROOT] = {"user": "root"}
         for verb, plural in (
@@ -61,6 +61,10 @@ class Paged(Asked):
     def api(self, path: str, token: str | None = ROOT) -> tuple[int, dict]:
         status, _, body = self.page("/api/v1" + path, token)
         return status, json.loads(body) if body else {}
+
+    def connections(self) -> float:
+        rows = fetch(self.metrics_port, "/metrics")[1].splitlines()
+        return next(float(r.split()[1]) for r in rows if r.startswith("hvd_operator_page_connections "))
 
     def get_jobs(self, token: str | None = ROOT) -> tuple[int, dict]:
         return self.api("/jobs", token)
@@ -324,6 +328,36 @@ def a_job_shows_events_and_the_log_of_a_rank() -> None:
         expect(answer["text"].splitlines()[-2:] == ["one", "<b>two</b>"], "lines", answer)
         status, answer = w.api(path + "/log?rank=7")
         expect(status == 404 and "7" in answer["error"], "no such rank", status, answer)
+
+
+@suite.test
+def one_list_of_events_is_open_at_a_time() -> None:
+    with Paged(jobs=2) as w:
+        w.run_pods()
+        w.fake.logs["ns/j0-worker-0/c"] = b"[0]<stdout>:one\n"
+        path, may_end = "/jobs/horovodjobs/ns/", threading.Event()
+        lists: list[dict] = []
+        answers: list[int] = []
+
+        def hook(h, method: str, plural: str, query: dict) -> bool:
+            if method == "GET" and plural == "events":
+                lists.append(query)
+                may_end.wait(60)
+            return False
+
+        w.fake.hook = hook
+        viewers = [
+            threading.Thread(target=lambda j=j: answers.append(w.api(f"{path}{j}/events")[0])) for j in ("j0", "j1")
+        ]
+        for v in viewers:
+            v.start()
+        wait("both wait", lambda: w.connections() >= 2 and lists)
+        expect(w.api(path + "j0/log?rank=0")[0] == 200, "a log does not wait for them")
+        expect(len(lists) == 1, "one list", lists)
+        may_end.set()
+        for v in viewers:
+            v.join(60)
+        expect(answers == [200, 200], "both are answered", answers)
 
 
 @suite.test
