@@ -411,27 +411,27 @@ def write(folder: Path, text: str) -> None:
     (folder / "operator.md").write_text(text)
 
 
+def kubectl_apply(what: str) -> None:
+    command = [str(RUN / "bin/kubectl"), f"--server=https://{kwok.ADDRESS}:6443"]
+    for option, file in (
+        ("certificate-authority", "ca.crt"),
+        ("client-certificate", "admin.crt"),
+        ("client-key", "admin.key"),
+    ):
+        command.append(f"--{option}={RUN}/pki/{file}")
+    command += ["apply", "--server-side", "--force-conflicts", what]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=120)
+
+
 def install(crd: Path | None) -> dict[str, tuple[str, Path]]:
     """Custom resources and accounts: of ours by our own manifests, of the peer by its own."""
-
-    def kubectl(*args: str) -> None:
-        command = [str(RUN / "bin/kubectl"), f"--server=https://{kwok.ADDRESS}:6443"]
-        for option, file in (
-            ("certificate-authority", "ca.crt"),
-            ("client-certificate", "admin.crt"),
-            ("client-key", "admin.key"),
-        ):
-            command.append(f"--{option}={RUN}/pki/{file}")
-        subprocess.run([*command, *args], check=True, stdout=subprocess.DEVNULL, timeout=120)
-
-    apply = ("apply", "--server-side", "--force-conflicts")
-    kubectl(*apply, f"-f={ROOT}/manifests/operator/namespace.yaml")
-    kubectl(*apply, f"-k={ROOT}/manifests/rbac")
-    kubectl(*apply, f"-k={ROOT}/manifests/crd")
-    kubectl(*apply, f"-f={crd}/kubeflow.org_mpijobs.yaml" if crd else f"-k={ROOT}/manifests/crd/mpijob")
+    kubectl_apply(f"-f={ROOT}/manifests/operator/namespace.yaml")
+    kubectl_apply(f"-k={ROOT}/manifests/rbac")
+    kubectl_apply(f"-k={ROOT}/manifests/crd")
+    kubectl_apply(f"-f={crd}/kubeflow.org_mpijobs.yaml" if crd else f"-k={ROOT}/manifests/crd/mpijob")
     who = {"ours": account("ringmaster", "hvd-operator", "hvd-operator")}
     if crd:
-        kubectl(*apply, f"-f={crd}/cluster-role.yaml")
+        kubectl_apply(f"-f={crd}/cluster-role.yaml")
         who["peer"] = account("mpi-operator", "mpi-operator", "mpi-operator")
     api = Api()
     api.apply("/api/v1/namespaces", {"metadata": {"name": NS}})

@@ -43,7 +43,7 @@ spec:
       phase: Running
       startTime: {{ Quote $t }}
       hostIP: {{ Quote (NodeIPWith .spec.nodeName) }}
-      podIP: {{ Quote (PodIPWith .spec.nodeName false .metadata.uid .metadata.name .metadata.namespace) }}
+      podIP: {{ Quote (POD_IP) }}
       conditions:
       - {type: Initialized, status: "True", lastTransitionTime: {{ Quote $t }}}
       - {type: ContainersReady, status: "True", lastTransitionTime: {{ Quote $t }}}
@@ -77,6 +77,9 @@ spec:
     finalizers: {empty: true}
     delete: true
 """
+
+
+POD_IP = "PodIPWith .spec.nodeName false .metadata.uid .metadata.name .metadata.namespace"  # its own
 
 
 def context() -> ssl.SSLContext:
@@ -187,14 +190,15 @@ def cluster_pids() -> dict[int, str]:
 class Daemons:
     """A scheduler and kwok, which tests/cluster/up --control-plane-only leaves out."""
 
-    def __init__(self, nodes: int, gpus: int):
+    def __init__(self, nodes: int, gpus: int, pod_ip: str = ""):
+        """pod_ip: of all pods."""
         self.running: list[subprocess.Popen] = []
         pki = RUN / "pki"
         config = f"{pki}/kube-scheduler.kubeconfig"
         self.start("kube-scheduler", f"--kubeconfig={config}", f"--authentication-kubeconfig={config}",
                    f"--authorization-kubeconfig={config}", "--leader-elect=false",
                    "--kube-api-qps=2000", "--kube-api-burst=4000")  # fmt: skip
-        (RUN / "stages.yaml").write_text(STAGES)
+        (RUN / "stages.yaml").write_text(STAGES.replace("POD_IP", f'"{pod_ip}"' if pod_ip else POD_IP))
         admin = RUN / "pki/bench.kubeconfig"
         pair = f"client-certificate: {pki}/admin.crt, client-key: {pki}/admin.key"
         admin.write_text(kubeconfig(f"{{{pair}}}"))

@@ -53,6 +53,9 @@ bench-events: $(O)/bin/hvd-operator ## processor time per event of the largest o
 .PHONY: bench-ask
 bench-ask: $(O)/bin/hvd-operator ## what asking 1,000 running jobs for their progress costs the operator (5 min)
 	@BIN=$(O)/bin tests/bench/operator_ask.py --check $(ASK)
+.PHONY: bench-page
+bench-page: $(O)/bin/hvd-operator ## what 200 viewers of the status page cost the operator and its 1,000 jobs (8 min)
+	@BIN=$(O)/bin tests/bench/operator_ask.py --viewers 200 --check $(ASK)
 .PHONY: bench-codec
 bench-codec: $(O)/bin/bench_codec ## speed of compression, one thread
 	@$(O)/bin/bench_codec

@@ -347,7 +347,8 @@ def one_list_of_events_is_open_at_a_time() -> None:
 
         w.fake.hook = hook
         viewers = [
-            threading.Thread(target=lambda j=j: answers.append(w.api(f"{path}{j}/events")[0])) for j in ("j0", "j1")
+            threading.Thread(target=lambda j=j: answers.append(w.api(f"{path}{j}/events")[0]))
+            for j in ("j0", "j1")
         ]
         for v in viewers:
             v.start()
@@ -485,7 +486,9 @@ def viewers_who_come_at_once_are_all_served() -> None:
         for i in range(100):
             w.fake.tokens[f"token-{i}"] = {"user": "root"}
             c = stack.enter_context(socket.create_connection(("127.0.0.1", w.page_port), 60))
-            c.sendall(f"GET /api/v1/watch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token-{i}\r\n\r\n".encode())
+            c.sendall(
+                f"GET /api/v1/watch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token-{i}\r\n\r\n".encode()
+            )
             viewers.append(c)
         heads = [c.recv(12).decode() for c in viewers]
         expect(set(heads) == {"HTTP/1.1 200"}, "all are served", heads)
