@@ -494,7 +494,7 @@ static const char *review_failure(const struct access_review *r,
     if (!a->warned_ns || now_ns - a->warned_ns >= WARN_EVERY_NS) {
         a->warned_ns = now_ns;
         log_warn("viewers of the page cannot be checked, answering 503",
-                 "review=%s http=%d cause=\"%s\"", kube_kind_name(r->kind),
+                 "kind=%s cause=\"HTTP %d: %s\"", kube_kind_name(r->kind),
                  reply->answer.http,
                  reply->answer.http == 0 ? reply->answer.message : why);
     }

@@ -317,7 +317,7 @@ UNIT_TEST(failures_are_503_and_not_remembered)
     check(&me, "t");
     answer_none(&w, -ETIMEDOUT, "https://api: timed out");
     expect_seen(&w, ++n, &me, 503, NULL);
-    assert_non_null(strstr(logged, "cause=\"https://api: timed out\""));
+    assert_non_null(strstr(logged, "cause=\"HTTP 0: https://api: timed out\""));
     *logged = '\0';
     check(&me, "t");
     answer_http(&w, 403, denied);
