@@ -305,8 +305,8 @@ UNIT_TEST(few_requests_are_open_at_the_api_server)
         page_fetch_start(w.fetch, &q, on_body, &v[i]);
     }
     page_fetch_tick(w.fetch, clock_now_ns());
-    assert_true(page_fetch_next_ns(w.fetch)
-                > clock_now_ns()); /* not before an answer */
+    /* then not before an answer, though the rate allows more */
+    assert_true(page_fetch_next_ns(w.fetch) > clock_now_ns() + 5 * NS_PER_S);
     while (n < ARRAY_LEN(v) && clock_now_ns() < deadline_ns) {
         world_turn(&w, deadline_ns);
         n = 0;
