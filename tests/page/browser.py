@@ -23,7 +23,7 @@ import threading
 import time
 from pathlib import Path
 
-WAIT_S = 60
+WAIT_S = float(os.environ.get("PAGE_WAIT_S", "60"))
 KEYS = {"Escape": 27, "Enter": 13, "Tab": 9, "ArrowDown": 40, "ArrowUp": 38, "Backspace": 8}
 FLAGS = [
     "--headless=new",

@@ -193,7 +193,7 @@ def the_keyboard_leads_to_a_job_and_back() -> None:
         tab.press("3")
         tab.wait("ranks", "document.querySelector('#tabs [aria-current]').innerText === 'Ranks'")
         tab.press("Escape")
-        tab.wait("back on its link", f"document.activeElement.innerText === {json.dumps(JOB)}")
+        tab.wait("back on its link", f"document.activeElement.closest('#jobs')?.querySelector('a').innerText === {json.dumps(JOB)}")
         expect(tab.get("document.getElementById('filter').value") == JOB, "the filter is kept")
         tab.press("/")
         tab.press("Escape")
@@ -307,7 +307,7 @@ def an_open_job_follows_the_stream() -> None:
         before, start = page.seen.count(f"/api/v1{path}"), time.monotonic()
         for i in range(20):
             page.change("uid-nlp-straggler", message=f"message {i}", straggling=False, workers=f"{i}/4")
-        says(tab, "#job-why", "message 19")
+            says(tab, "#job-why", f"message {i}")
         says(tab, "#facts", "19/4")
         most = 2 + (time.monotonic() - start) / 2
         n = page.seen.count(f"/api/v1{path}") - before

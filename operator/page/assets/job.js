@@ -28,8 +28,6 @@ function openJob(kind, ns, name, tab) {
     document.title = clean(`${ns}/${name}`);
   }
   job.tab = tab;
-  job.tabAt = -Infinity;
-  job.tabBusy?.abort();
   for (const a of $("tabs").querySelectorAll("a")) {
     if (a.dataset.tab === tab) a.setAttribute("aria-current", "page");
     else a.removeAttribute("aria-current");
@@ -40,7 +38,7 @@ function openJob(kind, ns, name, tab) {
   put($("other-title"), TABS[tab].head);
   clearTab();
   noteJob();
-  fetchDue();
+  fetchTabNow();
 }
 
 function clearTab() {
@@ -74,6 +72,14 @@ function fetchDue() {
   if (!job.detailBusy && since >= (job.isDue ? DETAIL_LEAST_S : DETAIL_S)) fetchDetail(job, t);
   const isIdle = job.tab === "log" && !$("follow").checked && job.tabAt > 0;
   if (job.detail && tab.every && !job.tabBusy && !isIdle && t - job.tabAt >= tab.every) fetchTab(job, tab, t);
+}
+
+// What is asked for and not yet answered is of another rank or section.
+function fetchTabNow() {
+  if (!job) return;
+  job.tabBusy?.abort();
+  Object.assign(job, { tabBusy: null, tabAt: -Infinity });
+  fetchDue();
 }
 
 async function fetchDetail(j, t) {

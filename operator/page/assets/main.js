@@ -155,19 +155,15 @@ function start() {
     lists.limit += SHOWN;
     drawList();
   });
-  const again = () => {
-    if (job) job.tabAt = -Infinity;
-    fetchDue();
-  };
   on("other-more", "click", () => {
     job.limit += SHOWN;
-    again();
+    fetchTabNow();
   });
   on("log-tools", "submit", () => {
     clearTab();
-    again();
+    fetchTabNow();
   });
-  on("follow", "input", again);
+  on("follow", "input", fetchTabNow);
   document.addEventListener("keydown", onKey);
   addEventListener("hashchange", route);
   setInterval(tick, 1000);
