@@ -193,7 +193,10 @@ def the_keyboard_leads_to_a_job_and_back() -> None:
         tab.press("3")
         tab.wait("ranks", "document.querySelector('#tabs [aria-current]').innerText === 'Ranks'")
         tab.press("Escape")
-        tab.wait("back on its link", f"document.activeElement.closest('#jobs')?.querySelector('a').innerText === {json.dumps(JOB)}")
+        tab.wait(
+            "back on its link",
+            f"document.activeElement.closest('#jobs')?.querySelector('a').innerText === {json.dumps(JOB)}",
+        )
         expect(tab.get("document.getElementById('filter').value") == JOB, "the filter is kept")
         tab.press("/")
         tab.press("Escape")

@@ -219,12 +219,15 @@ def the_policy_holds() -> None:
 @fixture_test
 def what_a_viewer_may_not_see_is_named() -> None:
     with serving() as page:
-        page.denied = {"all", "events"}
+        page.denied = {"list", "events"}
         page.kinds = ["horovodjobs"]
         with signed_in(page) as tab:
             says(tab, "#list-error", "you may not list horovodjobs in all namespaces. Name a namespace")
             tab.wait("the field", "document.activeElement.id === 'namespace'")
             tab.type("nlp")
+            tab.press("Enter")
+            says(tab, "#list-error", "you may not list horovodjobs in namespace nlp.")
+            page.denied = {"all", "events"}
             tab.press("Enter")
             tab.wait("its jobs", f"{ROWS} === 4")
             expect(tab.get("location.hash") == "#/nlp", "the address keeps it")

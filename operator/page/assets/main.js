@@ -148,7 +148,9 @@ function start() {
   });
   on("tools", "submit", () => {
     Object.assign(lists, { limit: SHOWN });
+    if (lists.refused) follow(null); // the right may have been granted
     location.hash = `#/${encodeURIComponent($("namespace").value.trim())}`;
+    route();
   });
   on("filter", "input", () => changeList({ q: $("filter").value.trim() }));
   on("more", "click", () => {

@@ -126,7 +126,7 @@ async function follow(ns) {
       if (e.status >= 400 && e.status < 500 && e.status !== 429) return refuseList(e);
       showLink("Not connected", e.message);
     }
-    await pause(Math.max(1, wait));
+    await pause(Math.max(1, wait) * (1 + Math.random() / 4)); // many pages lose one operator at once
   }
 }
 

@@ -14,24 +14,23 @@
 #include "runtime/base/sha256.h"
 
 #define PAGE_FILE(file) ".incbin \"operator/page/assets/" file "\"\n"
-/* NOLINTBEGIN(bugprone-macro-parentheses): a name */
 #define EMBED(name, files)                                                             \
     __asm__(".section .rodata\n"                                                       \
             ".balign 8\n"                                                              \
-            ".hidden " #name ", " #name "_n\n"                                         \
-            ".global " #name ", " #name "_n\n" #name "_n: .8byte 2f - 1f\n" #name      \
-            ":\n"                                                                      \
+            ".hidden " name ", " name "_n\n"                                           \
+            ".global " name ", " name "_n\n"                                           \
+            "" name "_n: .8byte 2f - 1f\n"                                             \
+            "" name ":\n"                                                              \
             "1:\n" files "2: .byte 0\n"                                                \
-            ".previous\n");                                                            \
-    extern const char name[];                                                          \
-    extern const uint64_t name##_n
-/* NOLINTEND(bugprone-macro-parentheses) */
+            ".previous\n")
 
-EMBED(page_file_html, PAGE_FILE("index.html"));
-EMBED(page_file_css, PAGE_FILE("page.css"));
-EMBED(page_file_js,
+EMBED("page_file_html", PAGE_FILE("index.html"));
+EMBED("page_file_css", PAGE_FILE("page.css"));
+EMBED("page_file_js",
       PAGE_FILE("text.js") PAGE_FILE("server.js") PAGE_FILE("list.js")
           PAGE_FILE("job.js") PAGE_FILE("main.js"));
+extern const char page_file_html[], page_file_css[], page_file_js[];
+extern const uint64_t page_file_html_n, page_file_css_n, page_file_js_n;
 
 static const struct {
     const char *path, *content_type, *bytes;
