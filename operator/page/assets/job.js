@@ -245,10 +245,10 @@ async function fetchTab(j, tab, t) {
 // Each returns [rows, text, note]: of how many rows the table has the first, the text, what is to be said.
 const DRAW = {
   events(j, data) {
-    fillTable($("other-table"), "Events, the newest first", ["#Age", "Type", "Reason", "Object", "Message",
-      "#Count"], data.events.toReversed().slice(0, j.limit).map((e) => [duration(seconds(e.time)),
-      [e.type, e.type === "Warning" ? "warn" : ""], e.reason, e.object, [e.message, "long"],
-      number(e.count ?? 1)]));
+    fillTable($("other-table"), "Events, the newest first", ["#Age", "#Count", "Type", "Reason", "Object",
+      "Message"], data.events.toReversed().slice(0, j.limit).map((e) => [duration(seconds(e.time)),
+      number(e.count ?? 1), [e.type, e.type === "Warning" ? "warn" : ""], e.reason, e.object,
+      [e.message, "long"]]));
     return [data.events, "", data.events.length ? "" : "No Events. Kubernetes deletes them after a while."];
   },
   ranks(j, data) {
