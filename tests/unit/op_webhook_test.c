@@ -442,7 +442,7 @@ UNIT_TEST(a_long_message_is_cut_between_characters)
     text[0] = 'x'; /* so that the bound is within a character of two bytes */
     for (size_t i = 1; i + 1 < sizeof(text); i += 2)
         memcpy(text + i, "\xc3\xa9", 2);
-    text[sizeof(text) - 2] = '\0';
+    text[sizeof(text) - 2] = text[sizeof(text) - 1] = '\0';
     c.message = text;
     c.status = read_text(&a, STATUS("Failed", ""));
     strbuf_init(&out, WEBHOOK_MAX_BODY);
