@@ -506,7 +506,8 @@ UNIT_TEST(a_flood_of_tokens_gets_429_and_viewers_who_are_known_do_not)
     w.n = 0;
     check(&jane, "t-jane"); /* she is too old in the cache, but not unknown */
     assert_int_equal(w.n, 0);
-    for (size_t i = 0; i < 4; i++) /* that were sent already: she is before all others */
+    for (size_t i = 0; i < 4;
+         i++) /* that were sent already: she is before all others */
         answer_invalid(&w);
     answer_owner(&w, "jane", "hvd-page");
     for (size_t i = 0; i < 3; i++)
