@@ -8,7 +8,7 @@ $(eval $(call archive,opkube,$(filter-out operator/kube/fault_%,$(wildcard opera
 $(eval $(call archive,opnofault,operator/kube/fault_none.c))
 $(eval $(call archive,opcli,$(wildcard operator/cli/core/*.c)))
 $(eval $(call archive,oppage,$(wildcard operator/page/core/*.c)))
-$(eval $(call archive,opaccess,operator/page/page_access.c))
+$(eval $(call archive,opaccess,operator/page/page_access.c operator/page/page_access_review.c))
 # The files that page_assets.c embeds.
 $(O)/operator/page/core/page_assets.o: $(wildcard operator/page/assets/*)
 $(eval $(call program,hvd-operator,$(OPERATOR_SHELL),oppage opcli opkube opnofault opcore live wire contract base,$(OPERATOR_LIBS)))

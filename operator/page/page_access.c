@@ -42,67 +42,17 @@
 #include <errno.h>
 #include <string.h>
 
-#include "operator/doc/json.h"
-#include "operator/kube/limit.h"
-#include "operator/page/core/page_cache.h"
+#include "operator/page/page_access_state.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 
-#define MAX_IN_FLIGHT  4u
-#define REVIEW_QPS     100u
-#define REVIEW_BURST   100u
-#define UNKNOWN_TURN   4u
-#define MAX_UNKNOWN    512u  /* checks that wait: above it no new token is accepted, */
-#define MAX_WAITING    1024u /* and above this no check at all */
-#define BODY_MAX_BYTES (128u << 10)
-#define ANSWER_MAX     (1u << 20)
-#define REVIEW_MS      10000u
-#define WARN_EVERY_NS  (60 * NS_PER_S)
-
-struct access_check {
-    struct access_check *next;
-    struct page_hash token;
-    struct page_right right; /* its strings are in text */
-    bool has_waited;
-    page_access_fn fn;
-    void *arg;
-    char text[];
-};
-
-struct access_review {
-    struct access_review *next;
-    struct page_access *access;
-    enum kube_kind kind;
-    struct page_hash hash; /* of the token, or of the right */
-    uint64_t owner;        /* of the right; for a token 0 */
-    char *secret;          /* the token, or the body that asks for the right */
-    char *denial;          /* of a right: the answer for 403 */
-    bool is_known;         /* its owner is, or was a while ago */
-    bool is_ordinary;      /* the token is now reviewed as one of the cluster */
-    bool is_second;
-    struct access_check *checks;
-};
-
-/* Checks whose review has ended; fn of one may cancel the others. */
-struct access_batch {
-    struct access_batch *outer;
-    struct access_check *checks;
-};
-
-struct page_access {
-    struct kube *kube;
-    struct page_cache *cache;
-    struct access_review *waiting, *in_flight;
-    struct access_batch *batch;
-    size_t n_in_flight, n_checks;
-    struct limit limit;
-    uint64_t n_sent, n_kept;
-    uint64_t warned_ns; /* 0: never */
-};
+#define REVIEW_QPS   100u
+#define REVIEW_BURST 100u
+#define MAX_UNKNOWN  512u  /* checks that wait: above it no new token is accepted, */
+#define MAX_WAITING  1024u /* and above this no check at all */
 
 static const char too_many[] = "too many checks wait: try again in a few seconds";
-static const char not_valid[] = "the token is not valid, or has expired";
+const char access_not_valid[] = "the token is not valid, or has expired";
 
 /* --- life ------------------------------------------------------------------------- */
 
@@ -138,7 +88,7 @@ static void checks_free(struct access_check *c)
     }
 }
 
-static void review_free(struct access_review *r)
+void access_review_free(struct access_review *r)
 {
     if (!r)
         return;
@@ -153,7 +103,7 @@ static void reviews_free(struct access_review *r)
     while (r) {
         struct access_review *next = r->next;
 
-        review_free(r);
+        access_review_free(r);
         r = next;
     }
 }
@@ -202,8 +152,10 @@ static struct access_check *check_new(const struct page_right *right)
     return c;
 }
 
-static void
-check_answer(struct page_access *a, struct access_check *c, int http, const char *why)
+void access_check_answer(struct page_access *a,
+                         struct access_check *c,
+                         int http,
+                         const char *why)
 {
     page_access_fn fn = c->fn;
     void *arg = c->arg;
@@ -220,7 +172,7 @@ static char *denial_new(const struct page_right *right, const char *user)
 {
     CLEANUP(strbuf_release) struct strbuf s;
 
-    strbuf_init(&s, BODY_MAX_BYTES);
+    strbuf_init(&s, ACCESS_BODY_MAX);
     page_right_denial(right, user, &s);
     return strbuf_take(&s);
 }
@@ -229,7 +181,7 @@ static void check_deny(struct page_access *a, struct access_check *c, const char
 {
     AUTOFREE char *why = denial_new(&c->right, user);
 
-    check_answer(a, c, why ? 403 : 503, why ? why : "out of memory");
+    access_check_answer(a, c, why ? 403 : 503, why ? why : "out of memory");
 }
 
 static void review_join(struct access_review *r, struct access_check *c)
@@ -261,7 +213,7 @@ static struct access_review *review_find(struct page_access *a,
 }
 
 /* Behind those of owners who are known, and a first review of a token behind all. */
-static void review_wait(struct access_review *r)
+void access_review_wait(struct access_review *r)
 {
     struct access_review **p = &r->access->waiting;
 
@@ -285,12 +237,12 @@ static void review_add(struct page_access *a,
         mem_free_secret(&gone.secret);
         mem_free(gone.denial);
         mem_free(r);
-        check_answer(a, c, 503, "out of memory");
+        access_check_answer(a, c, 503, "out of memory");
         return;
     }
     *r = *like;
     r->access = a;
-    review_wait(r);
+    access_review_wait(r);
     review_join(r, c);
 }
 
@@ -311,7 +263,7 @@ static void check_token(struct page_access *a,
     } else if ((!owner && a->n_checks > MAX_UNKNOWN)
                || !page_cache_pay(a->cache, owner ? owner->number : 0,
                                   clock_now_ns())) {
-        check_answer(a, c, 429, too_many);
+        access_check_answer(a, c, 429, too_many);
     } else {
         like.secret = mem_strdup(token);
         review_add(a, c, &like);
@@ -331,7 +283,7 @@ static void check_right(struct page_access *a,
     page_right_hash(&c->right, &like.hash);
     switch (page_cache_right(a->cache, owner->number, &like.hash, now_ns)) {
     case PAGE_YES:
-        check_answer(a, c, 200, "");
+        access_check_answer(a, c, 200, "");
         return;
     case PAGE_NO:
         check_deny(a, c, owner->name);
@@ -343,9 +295,9 @@ static void check_right(struct page_access *a,
     if (r) {
         review_join(r, c);
     } else if (!page_cache_pay(a->cache, owner->number, now_ns)) {
-        check_answer(a, c, 429, too_many);
+        access_check_answer(a, c, 429, too_many);
     } else {
-        strbuf_init(&body, BODY_MAX_BYTES);
+        strbuf_init(&body, ACCESS_BODY_MAX);
         page_review_write_right(owner, &c->right, &body);
         like.secret = strbuf_take(&body);
         strbuf_release(&body);
@@ -355,7 +307,7 @@ static void check_right(struct page_access *a,
 }
 
 /* token: NULL after it was reviewed. */
-static void check_step(struct page_access *a, struct access_check *c, const char *token)
+void access_check_step(struct page_access *a, struct access_check *c, const char *token)
 {
     const struct page_owner *owner;
 
@@ -364,7 +316,7 @@ static void check_step(struct page_access *a, struct access_check *c, const char
         check_right(a, c, owner);
         return;
     case PAGE_NO:
-        check_answer(a, c, 401, not_valid);
+        access_check_answer(a, c, 401, access_not_valid);
         return;
     case PAGE_UNKNOWN:
         break;
@@ -372,200 +324,7 @@ static void check_step(struct page_access *a, struct access_check *c, const char
     if (token)
         check_token(a, c, token, owner);
     else /* displaced at once by those of PAGE_OWNERS other tokens */
-        check_answer(a, c, 429, too_many);
-}
-
-/* --- reviews ---------------------------------------------------------------------- */
-
-/* http: the answer to all checks of r; 0: their token is known now, they go on. */
-static void review_end(struct access_review *r, int http, const char *why)
-{
-    struct page_access *a = r->access;
-    struct access_batch batch = {a->batch, TAKE(r->checks)};
-
-    a->batch = &batch;
-    while (batch.checks) {
-        struct access_check *c = batch.checks;
-
-        batch.checks = c->next;
-        if (http)
-            check_answer(a, c, http, why);
-        else
-            check_step(a, c, NULL);
-    }
-    a->batch = batch.outer;
-    review_free(r);
-}
-
-static void access_on_answer(void *arg, const struct kube_reply *reply);
-
-static int review_send(struct access_review *r)
-{
-    struct page_access *a = r->access;
-    CLEANUP(strbuf_release) struct strbuf body;
-    struct kube_request rq = {.method = "POST",
-                              .kind = r->kind,
-                              .timeout_ms = REVIEW_MS,
-                              .is_urgent = true,
-                              .done = access_on_answer,
-                              .arg = r};
-    struct err err = ERR_INIT;
-    int rc;
-
-    strbuf_init_secret(&body, BODY_MAX_BYTES);
-    if (r->kind == KUBE_TOKEN_REVIEW)
-        page_review_write_token(r->secret, r->is_ordinary, &body);
-    else
-        strbuf_puts(&body, r->secret);
-    rq.body = strbuf_str(&body);
-    rq.body_n = body.n;
-    rc = strbuf_status(&body);
-    if (rc == 0)
-        rc = kube_submit(a->kube, &rq, &err);
-    a->n_sent += rc == 0;
-    return rc;
-}
-
-static void review_unlink(struct access_review *r)
-{
-    struct access_review **p = &r->access->in_flight;
-
-    while (*p != r)
-        p = &(*p)->next;
-    *p = r->next;
-    r->access->n_in_flight--;
-}
-
-/* Each UNKNOWN_TURN-th is of a token that is not known: viewers who are known cannot lock
- * others out. */
-static struct access_review **access_choose(struct page_access *a)
-{
-    struct access_review **p = &a->waiting;
-
-    if (a->n_sent % UNKNOWN_TURN == 0) {
-        while (*p && (*p)->is_known)
-            p = &(*p)->next;
-    }
-    return *p ? p : &a->waiting;
-}
-
-uint64_t page_access_next_ns(const struct page_access *a)
-{
-    uint64_t ready_ns, paused_ns;
-
-    if (!a->waiting || a->n_in_flight >= MAX_IN_FLIGHT)
-        return UINT64_MAX;
-    ready_ns = limit_ready_ns(&a->limit);
-    paused_ns = kube_paused_ns(a->kube);
-    return ready_ns > paused_ns ? ready_ns : paused_ns;
-}
-
-void page_access_tick(struct page_access *a, uint64_t now_ns)
-{
-    while (page_access_next_ns(a) <= now_ns && limit_take(&a->limit, now_ns)) {
-        struct access_review **p = access_choose(a), *r = *p;
-
-        *p = r->next;
-        r->next = a->in_flight; /* now: it may be answered before it is sent */
-        a->in_flight = r;
-        a->n_in_flight++;
-        if (review_send(r) < 0) {
-            review_unlink(r);
-            review_end(r, 503, "out of memory");
-        }
-    }
-}
-
-/* Why there is no review: for the viewer, and in the log for the administrator. */
-static const char *review_failure(const struct access_review *r,
-                                  const struct kube_reply *reply)
-{
-    uint64_t now_ns = clock_now_ns();
-    bool is_token = r->kind == KUBE_TOKEN_REVIEW;
-    struct page_access *a = r->access;
-    const char *why = "the API server did not check the viewer: try again later";
-
-    if (reply->answer.http == 403)
-        why = is_token
-                  ? "the operator's ClusterRole lacks create on tokenreviews of "
-                    "authentication.k8s.io"
-                  : "the operator's ClusterRole lacks create on subjectaccessreviews "
-                    "of authorization.k8s.io";
-    if (!a->warned_ns || now_ns - a->warned_ns >= WARN_EVERY_NS) {
-        a->warned_ns = now_ns;
-        log_warn("viewers of the page cannot be checked, answering 503",
-                 "kind=%s cause=\"HTTP %d: %s\"", kube_kind_name(r->kind),
-                 reply->answer.http,
-                 reply->answer.http == 0 ? reply->answer.message : why);
-    }
-    return why;
-}
-
-/* As page_review_read_token; the owner of a valid token is in the cache then. */
-static int review_accept(const struct access_review *r, const struct node *answer)
-{
-    CLEANUP(strbuf_release) struct strbuf spec;
-    struct page_owner owner;
-    int rc;
-
-    strbuf_init(&spec, PAGE_OWNER_MAX_BYTES);
-    rc = page_review_read_token(answer, r->is_ordinary, &owner, &spec);
-    if (rc == 1) {
-        rc = page_cache_accept(r->access->cache, &r->hash, &owner, clock_now_ns());
-        rc = rc < 0 ? rc : 1;
-    }
-    return rc;
-}
-
-static void access_take(struct access_review *r, const struct node *answer)
-{
-    struct page_access *a = r->access;
-    bool is_allowed;
-    int rc;
-
-    if (r->kind == KUBE_ACCESS_REVIEW) {
-        is_allowed = page_review_is_allowed(answer);
-        page_cache_put_right(a->cache, r->owner, &r->hash, is_allowed, clock_now_ns());
-        review_end(r, is_allowed ? 200 : 403, is_allowed ? "" : r->denial);
-        return;
-    }
-    rc = review_accept(r, answer);
-    if (rc == 0 && !r->is_second) {
-        r->is_second = true;
-        r->is_ordinary = !r->is_ordinary;
-        review_wait(r);
-        return;
-    }
-    if (rc == 0) {
-        page_cache_refuse(a->cache, &r->hash, clock_now_ns());
-        review_end(r, 401, not_valid);
-    } else if (rc < 0) {
-        review_end(r, 503,
-                   rc == -E2BIG ? "the user's name and groups are too long to be kept"
-                                : "out of memory");
-    } else {
-        review_end(r, 0, "");
-    }
-}
-
-static void access_on_answer(void *arg, const struct kube_reply *reply)
-{
-    struct access_review *r = arg;
-    struct page_access *a = r->access;
-    struct node *answer = NULL;
-    struct arena arena;
-
-    review_unlink(r);
-    arena_init(&arena, ANSWER_MAX);
-    if (reply->answer.cls != ANSWER_OK)
-        review_end(r, 503, review_failure(r, reply));
-    else if (json_read(&arena, reply->body, reply->n, &answer, NULL) < 0)
-        review_end(r, 503, "the API server's answer to a review cannot be read");
-    else
-        access_take(r, answer);
-    arena_wipe(&arena); /* a TokenReview repeats the token */
-    arena_release(&arena);
-    page_access_tick(a, clock_now_ns());
+        access_check_answer(a, c, 429, too_many);
 }
 
 /* --- for the page ----------------------------------------------------------------- */
@@ -601,7 +360,7 @@ void page_access_check(struct page_access *a,
     c->fn = fn;
     c->arg = arg;
     page_cache_hash(a->cache, token, &c->token);
-    check_step(a, c, token);
+    access_check_step(a, c, token);
     page_access_tick(a, clock_now_ns());
 }
 
@@ -621,7 +380,7 @@ checks_cancel(struct page_access *a, struct access_check **p, const void *arg)
     }
 }
 
-/* A review that is sent goes on: its answer is kept for the next check. */
+/* A review that is sent is not cancelled: its answer is kept for the next check. */
 void page_access_cancel(struct page_access *a, const void *arg)
 {
     for (struct access_batch *b = a->batch; b; b = b->outer)
@@ -637,6 +396,6 @@ void page_access_cancel(struct page_access *a, const void *arg)
             continue;
         }
         *p = r->next;
-        review_free(r);
+        access_review_free(r);
     }
 }

@@ -159,7 +159,7 @@ UNIT_TEST(agents_and_the_api_server_do_not_wait_for_each_other)
         assert_int_equal(page_item_query(i)->what, of[n][1]);
         share_end(s, i, SECOND, "x");
         assert_int_equal(v.n, 1);
-        assert_null(page_share_take(s)); /* the others are as many as before */
+        assert_null(page_share_take(s)); /* as many as before are open */
         page_share_free(s);
     }
 }

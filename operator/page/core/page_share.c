@@ -48,7 +48,8 @@ struct page_share {
     size_t n_kept, bytes;
 };
 
-static struct page_source *share_source(struct page_share *s, const struct page_query *q)
+static struct page_source *share_source(struct page_share *s,
+                                        const struct page_query *q)
 {
     return q->what == PAGE_RANKS || q->what == PAGE_STACKS ? &s->agents : &s->api;
 }
