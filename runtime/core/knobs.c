@@ -226,6 +226,30 @@ knob_parse_value(const struct knob *k, const char *s, uint64_t *ret, struct err 
     return 0;
 }
 
+bool knob_find(const char *name, enum knob_id *ret)
+{
+    for (int i = 0; i < KNOB_COUNT; i++)
+        if (strcmp(rows[i].name, name) == 0) {
+            *ret = (enum knob_id)i;
+            return true;
+        }
+    return false;
+}
+
+int knob_parse(enum knob_id id, const char *text, uint64_t *ret, struct err *err)
+{
+    const struct knob *k = &rows[id];
+    uint64_t v = 0;
+    int rc = knob_parse_value(k, text, &v, err);
+
+    if (rc < 0)
+        return rc;
+    if (k->status == KNOB_REFUSED && (k->kind != KNOB_BOOL || v != 0))
+        return err_set(err, -ENOTSUP, "%s=%.64s: %s", k->name, text, k->why);
+    *ret = v;
+    return 0;
+}
+
 /* Does the value differ from not setting the variable? */
 static bool knob_is_requested(const struct knob_values *v, enum knob_id id)
 {
@@ -248,11 +272,9 @@ int knobs_read(getenv_fn get, void *arg, struct knob_values *ret, struct err *er
         v.is_set[i] = s && s[0];
         v.s[i] = v.is_set[i] ? s : k->fallback;
         if (v.s[i][0])
-            rc = knob_parse_value(k, v.s[i], &v.v[i], err);
+            rc = knob_parse((enum knob_id)i, v.s[i], &v.v[i], err);
         if (rc < 0)
             return rc;
-        if (k->status == KNOB_REFUSED && knob_is_requested(&v, (enum knob_id)i))
-            return err_set(err, -ENOTSUP, "%s=%.64s: %s", k->name, v.s[i], k->why);
     }
     *ret = v;
     return 0;

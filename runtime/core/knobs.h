@@ -70,6 +70,12 @@ enum knob_note { KNOB_SAY_NOTHING, KNOB_SAY_INFO, KNOB_SAY_WARN };
 enum knob_note
 knob_note(const struct knob_values *v, enum knob_id id, struct strbuf *out);
 
+/* The row of that name. */
+bool knob_find(const char *name, enum knob_id *ret);
+/* Checks one value, as knobs_read does, with the same messages. *ret: by kind, see
+ * above; 0 for KNOB_TEXT. */
+int knob_parse(enum knob_id id, const char *text, uint64_t *ret, struct err *err);
+
 /* Entry i (from 0) of a KNOB_LIST text; false: it has fewer. */
 bool knob_list_at(const char *list, size_t i, uint32_t *ret);
 

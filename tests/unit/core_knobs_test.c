@@ -323,4 +323,24 @@ UNIT_TEST(documents_are_generated_from_the_table)
                      ".\\\" variables:", ".\\\" end of variables", knobs_man);
 }
 
+UNIT_TEST(one_variable_is_found_and_checked_alone)
+{
+    enum knob_id id = KNOB_COUNT;
+    uint64_t v = 7;
+    struct err e = ERR_INIT;
+
+    assert_true(knob_find("HOROVOD_FUSION_THRESHOLD", &id));
+    assert_int_equal(id, KNOB_HOROVOD_FUSION_THRESHOLD);
+    assert_false(knob_find("HOROVOD_FUSION", &id));
+    assert_false(knob_find("HOROVOD_RANK", &id));
+    assert_int_equal(knob_parse(KNOB_HOROVOD_FUSION_THRESHOLD, "x", &v, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "HOROVOD_FUSION_THRESHOLD: \"x\" is not a number"));
+    assert_int_equal(knob_parse(KNOB_HOROVOD_ELASTIC, "1", &v, &e), -ENOTSUP);
+    assert_int_equal(v, 7);
+    assert_int_equal(knob_parse(KNOB_HOROVOD_ELASTIC, "0", &v, &e), 0);
+    assert_int_equal(v, 0);
+    assert_int_equal(knob_parse(KNOB_HOROVOD_FUSION_THRESHOLD, "2K", &v, &e), 0);
+    assert_int_equal(v, 2048);
+}
+
 UNIT_MAIN(NULL, NULL)

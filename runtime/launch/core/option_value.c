@@ -231,3 +231,23 @@ int option_value(const struct launch_option_row *row,
     }
     return 0;
 }
+
+int option_variable(const struct launch_option_row *row,
+                    const char *text,
+                    struct arena *arena,
+                    struct option_var *ret,
+                    struct err *err)
+{
+    struct option_var var = {row->var, text};
+    if (*row->var == '!')
+        var = (struct option_var){row->var + 1, strcmp(text, "0") == 0 ? "1" : "0"};
+    if (row->kind == OPTION_MIB) {
+        uint64_t mib = 0;
+        (void)parse_u64("", text, 0, UINT64_MAX, &mib, NULL); /* was checked */
+        var.value = arena_printf(arena, "%llu", (unsigned long long)mib << 20);
+    }
+    if (!var.value)
+        return err_set(err, -ENOMEM, "out of memory for the ranks' variables");
+    *ret = var;
+    return 0;
+}

@@ -15,5 +15,11 @@ int option_value(const struct launch_option_row *row,
                  struct arena *arena,
                  const char **ret,
                  struct err *err);
+/* The variable of an option and its value, for a converted text; row->var is not "". */
+int option_variable(const struct launch_option_row *row,
+                    const char *text,
+                    struct arena *arena,
+                    struct option_var *ret,
+                    struct err *err);
 
 #endif

@@ -265,23 +265,6 @@ static int options_check_all(struct launch_options *o, struct err *err)
     return 0;
 }
 
-static int options_add_var(struct launch_options *o, enum option_id id, struct err *err)
-{
-    const struct launch_option_row *row = option_row(id);
-    const char *name = row->var, *value = o->text[id];
-    if (*name == '!') {
-        name++;
-        value = options_is_on(o, id) ? "0" : "1";
-    }
-    if (row->kind == OPTION_MIB)
-        value = arena_printf(&o->arena, "%llu",
-                             (unsigned long long)options_u32(o, id, 0) << 20);
-    if (!value || o->n_vars == OPTIONS_MAX_VARS)
-        return err_set(err, -ENOMEM, "out of memory for the ranks' variables");
-    o->vars[o->n_vars++] = (struct option_var){name, value};
-    return 0;
-}
-
 static int options_make_vars(struct launch_options *o, struct err *err)
 {
     for (size_t i = 0; i < OPT_COUNT; i++) {
@@ -289,9 +272,12 @@ static int options_make_vars(struct launch_options *o, struct err *err)
         if (!o->text[i] || !*row->var
             || (row->needs != OPT_COUNT && !options_is_on(o, row->needs)))
             continue;
-        int rc = options_add_var(o, (enum option_id)i, err);
+        if (o->n_vars == OPTIONS_MAX_VARS)
+            return err_set(err, -ENOMEM, "out of memory for the ranks' variables");
+        int rc = option_variable(row, o->text[i], &o->arena, &o->vars[o->n_vars], err);
         if (rc < 0)
             return rc;
+        o->n_vars++;
     }
     return 0;
 }
