@@ -113,6 +113,27 @@ static const struct foreign *find_foreign(const struct env_reader *r)
     return foreign_torchrun.is_present(r) ? &foreign_torchrun : NULL;
 }
 
+/* torchrun in a task of the Slurm plugin passes its environment to its processes, which
+ * are on this node, so the file of the step's token is there, with the same token on all
+ * nodes. Not in a step inside that task, whose other nodes do not have the file: then
+ * the step is not the one of HVD_JOB_ID. Worlds of several torchruns have different job
+ * names, which are part of the handshake. */
+static int use_steps_token(const struct env_reader *r, struct contract *c)
+{
+    const char *job = env_look(r, "SLURM_JOB_ID"), *step = env_look(r, "SLURM_STEP_ID");
+    const char *ours = env_look(r, "HVD_JOB_ID");
+    char mine[96];
+
+    if (c->launcher != LAUNCHER_TORCHRUN || c->token_source != TOKEN_WEAK || !job
+        || !step || !ours || !is_set(r, "HVD_TOKEN_FILE"))
+        return 0;
+    (void)snprintf(mine, sizeof(mine), "slurm.%.40s.%.40s", job, step); /* numbers */
+    if (strcmp(mine, ours) != 0)
+        return 0;
+    c->token_source = TOKEN_FILE;
+    return env_text(r, "HVD_TOKEN_FILE", "", c->token_file, sizeof(c->token_file));
+}
+
 static void contract_describe(const struct contract *c,
                               const char *from,
                               char *ret,
@@ -187,10 +208,24 @@ int contract_discover(getenv_fn get,
         rc = f->read(&r, &c);
         if (rc == 0)
             rc = env_text(&r, "HOROVOD_GLOO_IFACE", "", c.iface, sizeof(c.iface));
+        if (rc == 0)
+            rc = use_steps_token(&r, &c);
     }
     if (rc)
         return rc;
     *ret = c;
     contract_describe(&c, from, ret_why, why_bytes);
     return 0;
+}
+
+uint32_t contract_missed_tasks(const struct contract *c, getenv_fn get, void *arg)
+{
+    const struct env_reader r = {get, arg, NULL};
+    uint32_t n = 0;
+
+    if (c->launcher != LAUNCHER_NONE || c->place.size != 1
+        || !is_set(&r, "SLURM_JOB_ID")
+        || env_u32(&r, "SLURM_NTASKS", 0, UINT32_MAX, &n) != 0)
+        return 0;
+    return n > 1 ? n : 0;
 }

@@ -2,8 +2,9 @@
 /* How hvd_init finds its place: the nearest launcher wins. HOROVOD_*, torchrun's set,
  * Open MPI, mpiexec (PMI-1, PMIx), a Slurm task inside a real step (never the batch
  * script or an interactive shell), else a single process. Foreign launchers provide no
- * secret: where they have a channel, ranks meet by that (../bootstrap), else the token
- * is derived (TOKEN_WEAK) and the caller warns once. Pure. */
+ * secret: where they have a channel, ranks meet by that (../bootstrap); torchrun inside a
+ * task of the Slurm plugin has the step's token; else the token is derived (TOKEN_WEAK)
+ * and the caller warns once. Pure. */
 #ifndef RUNTIME_CONTRACT_DISCOVER_H
 #define RUNTIME_CONTRACT_DISCOVER_H
 
@@ -19,5 +20,9 @@ int contract_discover(getenv_fn get,
                       char *ret_why,
                       size_t why_bytes,
                       struct err *err);
+/* The number of tasks of the Slurm job, if this process is not one of them although the
+ * job has several: it runs in the batch script or in salloc's shell, without srun. 0
+ * otherwise. c: what contract_discover found. */
+uint32_t contract_missed_tasks(const struct contract *c, getenv_fn get, void *arg);
 
 #endif

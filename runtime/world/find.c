@@ -160,6 +160,18 @@ static void token_warn_weak(const struct contract *c, struct kept_state *m)
         launcher_safer_command(c->launcher));
 }
 
+static void find_warn_alone(const struct contract *c, struct kept_state *m)
+{
+    uint32_t n_tasks = contract_missed_tasks(c, env_get, NULL);
+
+    if (n_tasks == 0 || m->has_warned)
+        return;
+    m->has_warned = true;
+    log_warn("the Slurm job has several tasks, but this process is not one of them "
+             "and runs alone: start it with srun --hvd",
+             "tasks=%u", n_tasks);
+}
+
 static int token_find(struct world *w, struct kept_state *m, struct err *err)
 {
     const struct contract *c = &w->contract;
@@ -210,6 +222,7 @@ int world_find_place(struct world *w,
         return rc;
     log_set_rank(c);
     log_info("found this process' place", "%s", why);
+    find_warn_alone(c, m);
     rc = claim_rank(c, &m->claim_fd, err);
     if (rc < 0)
         return rc;

@@ -486,4 +486,67 @@ UNIT_TEST(lack_of_memory_is_an_error)
     torture(discover_slurm, &env);
 }
 
+/* torchrun's processes inherit the variables of the task that runs it. */
+UNIT_TEST(torchrun_in_a_task_of_the_slurm_plugin_has_the_steps_token)
+{
+    static const struct {
+        const char *step;
+        enum token_source want;
+    } rows[] = {
+        {"SLURM_JOB_ID=77 SLURM_STEP_ID=0 HVD_JOB_ID=slurm.77.0 HVD_TOKEN_FILE=/t ",
+         TOKEN_FILE},
+        /* srun inside the task: other nodes do not have the file */
+        {"SLURM_JOB_ID=77 SLURM_STEP_ID=1 HVD_JOB_ID=slurm.77.0 HVD_TOKEN_FILE=/t ",
+         TOKEN_WEAK},
+        {"SLURM_JOB_ID=77 SLURM_STEP_ID=0 HVD_JOB_ID=slurm.77.0 ", TOKEN_WEAK},
+        {"SLURM_JOB_ID=77 SLURM_STEP_ID=0 HVD_JOB_ID=other HVD_TOKEN_FILE=/t ",
+         TOKEN_WEAK},
+        {"HVD_HOST_INDEX=0 HVD_TOKEN_FILE=/t ", TOKEN_WEAK},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char text[1024];
+        (void)snprintf(text, sizeof(text), "HOROVOD_RANK=1 HOROVOD_SIZE=2 %s %s",
+                       rows[i].step, TORCHRUN);
+        struct found f = contract_find(text);
+        assert_int_equal(f.rc, 0);
+        assert_int_equal(f.c.launcher, LAUNCHER_TORCHRUN);
+        assert_int_equal(f.c.token_source, rows[i].want);
+        if (rows[i].want == TOKEN_FILE)
+            assert_string_equal(f.c.token_file, "/t");
+    }
+}
+
+UNIT_TEST(a_process_beside_the_tasks_of_its_job_is_noticed)
+{
+    static const struct {
+        const char *name, *env;
+        uint32_t want;
+    } rows[] = {
+        {"batch script", "SLURM_JOB_ID=77 SLURM_NTASKS=8 SLURM_PROCID=0 ", 8},
+        {"the same, as a step",
+         "SLURM_JOB_ID=7 SLURM_NTASKS=8 SLURM_STEP_ID=4294967291 ", 8},
+        {"one task", "SLURM_JOB_ID=77 SLURM_NTASKS=1 ", 0},
+        {"unknown", "SLURM_JOB_ID=77 SLURM_NTASKS=many ", 0},
+        {"no job", "SLURM_NTASKS=8 ", 0},
+        {"a task", SLURM, 0},
+        {"a rank of ours", SLURM OURS, 0},
+        {"torchrun in the script", "SLURM_JOB_ID=77 SLURM_NTASKS=8 " TORCHRUN, 0},
+        {"the same, of one rank",
+         "SLURM_JOB_ID=77 SLURM_NTASKS=8 RANK=0 WORLD_SIZE=1 MASTER_ADDR=a "
+         "MASTER_PORT=1 ",
+         0},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        static struct fake_env env;
+        struct found f = contract_find(rows[i].env);
+        env.n = 0;
+        fake_set_all(&env, rows[i].env);
+        assert_int_equal(f.rc, 0);
+        if (contract_missed_tasks(&f.c, fake_get, &env) != rows[i].want)
+            fail_msg("%s", rows[i].name);
+    }
+}
+
 UNIT_MAIN(NULL, NULL)
