@@ -10,7 +10,7 @@ endif
 $(eval $(call archive,spank,$(filter-out spank_plugin/plugin.c spank_plugin/slurm_io.c spank_plugin/seal.c,$(wildcard spank_plugin/*.c))))
 
 ifeq ($(SPANK_HAVE),yes)
-$(eval $(call shared,spank_hvd.so,spank_plugin/plugin.c spank_plugin/slurm_io.c spank_plugin/seal.c,spank rendezvous wire contract base,-lmunge,spank_plugin/spank_hvd.map))
+$(eval $(call shared,spank_hvd.so,spank_plugin/plugin.c spank_plugin/slurm_io.c spank_plugin/seal.c,spank rendezvous launch core wire contract base,-lmunge -lm,spank_plugin/spank_hvd.map))
 ifneq ($(filter plain,$(V)),)
 ALL_BINS += $(O)/lib/spank_hvd.so
 endif
@@ -19,7 +19,7 @@ endif
 # the plugin's callbacks against a fake Slurm; the real one is in tests/slurm
 ifeq ($(SPANK_HAVE),yes)
 $(eval $(call archive,spankfake,spank_plugin/plugin.c spank_plugin/slurm_io.c tests/fakes/spank_fake.c))
-$(eval $(call unit,spank,spankfake spank rendezvous wire contract base))
+$(eval $(call unit,spank,spankfake spank rendezvous launch core wire contract base,-lm))
 endif
 
 SLURM_LIBDIR ?= /usr/lib/slurm

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keys of --hvd and of plugstack.conf. Called by plugin.c: in srun, sbatch and
- * salloc (where the user sees an error at once) and again in slurmstepd, up to twice,
- * so each parse sets all members. */
+/* Called by plugin.c: in srun, sbatch and salloc, where the user sees an error at once,
+ * and again in slurmstepd, with the value that srun has rendered; and by site.c for the
+ * lists of plugstack.conf. */
 #include "spank_plugin/options.h"
 
 #include <errno.h>
@@ -11,142 +11,182 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
 
-#define DEFAULT_DIR     "/opt/ringmaster"
-#define DEFAULT_RUN_DIR "/run/ringmaster"
-#define MAX_TIMEOUT_MS  (7ull * 24 * 3600 * 1000)
-
-/* --- keys of --hvd --- */
-
-static int set_timeout(struct step_options *o, const char *value, struct err *err)
+static int setting_index(const struct step_options *o, uint32_t setting)
 {
-    if (!value)
-        return err_set(err, -EINVAL,
-                       "--hvd: timeout requires a value, like timeout=10m");
-    return parse_duration_ms("--hvd: timeout", value, 1000, MAX_TIMEOUT_MS,
-                             &o->start_timeout_ms, err);
+    for (uint32_t i = 0; i < o->n; i++)
+        if (o->v[i].setting == setting)
+            return (int)i;
+    return -1;
 }
 
-static int set_iface(struct step_options *o, const char *value, struct err *err)
+const char *step_options_get(const struct step_options *o, uint32_t setting)
 {
-    size_t n = value ? strlen(value) : 0;
-    if (n == 0 || n > 15 || strpbrk(value, "/ \t\n"))
-        return err_set(err, -EINVAL,
-                       "--hvd: iface: \"%s\" is not the name of a network interface "
-                       "(1 to 15 characters, like eth0 or ib0)",
-                       value ? value : "");
-    memcpy(o->iface, value, n + 1);
+    int i = setting_index(o, setting);
+    return i < 0 ? NULL : o->text + o->v[i].at;
+}
+
+int step_options_set(struct step_options *o,
+                     uint32_t setting,
+                     const char *text,
+                     struct err *err)
+{
+    size_t size = strlen(text) + 1;
+    int i = setting_index(o, setting);
+    if (i < 0 && o->n == STEP_MAX_SETTINGS)
+        return err_set(err, -E2BIG, "--hvd: there are more than %d keys",
+                       STEP_MAX_SETTINGS);
+    if (size > sizeof(o->text) - o->n_text)
+        return err_set(err, -E2BIG, "--hvd: the values are longer than %zu bytes",
+                       sizeof(o->text));
+    if (i < 0)
+        i = (int)o->n++;
+    memcpy(o->text + o->n_text, text, size);
+    o->v[i].setting = (uint16_t)setting;
+    o->v[i].at = (uint16_t)o->n_text; /* a replaced text stays before it */
+    o->n_text += (uint32_t)size;
     return 0;
 }
 
-static int set_verbose(struct step_options *o, const char *value, struct err *err)
-{
-    o->is_verbose = true;
-    return value ? parse_bool("--hvd: verbose", value, &o->is_verbose, err) : 0;
-}
+/* --- a value --- */
 
-static int set_framework(struct step_options *o, const char *value, struct err *err)
+/* Cuts the next item off *rest, which becomes NULL at the end; *value: NULL without
+ * "=". */
+static int
+item_cut(char **rest, const char *from, char **name, char **value, struct err *err)
 {
-    int rc = framework_parse(value ? value : "", &o->roles.framework, err);
-    return rc ? err_prefix(err, "--hvd") : 0;
-}
-
-static int set_ps(struct step_options *o, const char *value, struct err *err)
-{
-    return parse_u32("--hvd: ps", value ? value : "", 1, HOST_MAX_SLOTS, &o->roles.n_ps,
-                     err);
-}
-
-static int set_evaluator(struct step_options *o, const char *value, struct err *err)
-{
-    o->roles.has_evaluator = true;
-    return value ? parse_bool("--hvd: evaluator", value, &o->roles.has_evaluator, err)
-                 : 0;
-}
-
-static const struct {
-    const char *name;
-    int (*set)(struct step_options *o, const char *value, struct err *err);
-} step_keys[] = {
-    {"timeout", set_timeout},     {"iface", set_iface}, {"verbose", set_verbose},
-    {"framework", set_framework}, {"ps", set_ps},       {"evaluator", set_evaluator},
-};
-
-static int set_step_key(struct step_options *o, char *item, struct err *err)
-{
-    char *value = strchr(item, '=');
-    if (value)
-        *value++ = '\0';
-    for (size_t i = 0; i < ARRAY_LEN(step_keys); i++)
-        if (strcmp(item, step_keys[i].name) == 0)
-            return step_keys[i].set(o, value, err);
-    return err_set(err, -EINVAL,
-                   "--hvd: \"%s\" is not a key; allowed are timeout=DURATION, "
-                   "iface=NAME, verbose, framework=NAME, ps=N and evaluator, separated "
-                   "by commas",
-                   item);
-}
-
-int step_options_parse(const char *arg, struct step_options *ret, struct err *err)
-{
-    struct step_options o = {0};
-    char text[1024];
-    if (arg && strcmp(arg, "(null)") != 0 && arg[0] != '\0') {
-        int n = snprintf(text, sizeof(text), "%s", arg);
-        if (n < 0 || (size_t)n >= sizeof(text))
-            return err_set(err, -EINVAL, "--hvd: the value is longer than %zu bytes",
-                           sizeof(text) - 1);
-        char *rest = text, *item;
-        while ((item = strsep(&rest, ",")) != NULL) {
-            int rc = set_step_key(&o, item, err);
-            if (rc)
-                return rc;
+    char *p = *rest, *end = p + strcspn(p, ",=");
+    *name = p;
+    *value = NULL;
+    if (*end == '=') {
+        *end++ = '\0';
+        *value = end;
+        if (*end == '"') {
+            *value = ++end;
+            end += strcspn(end, "\"");
+            if (!*end || (end[1] && end[1] != ','))
+                return err_set(err, -EINVAL,
+                               "%s: %s: a value in double quotes ends with the second "
+                               "quote and a comma",
+                               from, *name);
+            *end++ = '\0';
+        } else {
+            end += strcspn(end, ",");
         }
     }
-    /* here whether the keys belong together; in a task whether it has enough tasks */
-    uint32_t counts[TF_ROLE_COUNT];
-    if (tf_roles_count(&o.roles, UINT32_MAX, counts, err))
-        return err_prefix(err, "--hvd");
-    *ret = o;
+    *rest = *end ? end + 1 : NULL;
+    *end = '\0';
     return 0;
 }
 
-/* --- plugstack.conf --- */
-
-static int set_path(
-    const char *key, const char *value, char *ret, size_t size_bytes, struct err *err)
+static int item_check_text(const char *from,
+                           const struct step_key *k,
+                           const char *value,
+                           struct err *err)
 {
-    size_t n = strlen(value);
-    if (value[0] != '/' || n >= size_bytes || strpbrk(value, ":\n"))
-        return err_set(err, -EINVAL,
-                       "plugstack.conf: %s: \"%s\" is not an absolute path of at most "
-                       "%zu bytes without colon",
-                       key, value, size_bytes - 1);
-    memcpy(ret, value, n + 1);
+    for (const char *p = value; p && *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f || *p == '"')
+            return err_set(err, -EINVAL,
+                           "%s: %s: a value has no control character and no double "
+                           "quote",
+                           from, k->name);
     return 0;
 }
 
-int plugin_config_parse(int argc,
-                        char *const *argv,
-                        struct plugin_config *ret,
-                        struct err *err)
+static int item_set(struct step_options *o,
+                    bool *has,
+                    const char *from,
+                    const char *name,
+                    const char *value,
+                    struct err *err)
 {
-    struct plugin_config c = {.dir = DEFAULT_DIR, .run_dir = DEFAULT_RUN_DIR};
-    for (int i = 0; i < argc; i++) {
-        int rc;
-        if (strncmp(argv[i], "dir=", 4) == 0) {
-            rc = set_path("dir", argv[i] + 4, c.dir, sizeof(c.dir), err);
-            c.dir_required = true;
-        } else if (strncmp(argv[i], "run_dir=", 8) == 0) {
-            rc = set_path("run_dir", argv[i] + 8, c.run_dir, sizeof(c.run_dir), err);
-        } else {
-            rc = err_set(err, -EINVAL,
-                         "plugstack.conf: \"%s\" is not an argument of spank_hvd.so; "
-                         "allowed are dir=PATH and run_dir=PATH",
-                         argv[i]);
-        }
+    char text[STEP_MAX_BYTES];
+    struct step_key k;
+    if (!strcmp(name, "off") || !strcmp(name, "help"))
+        return err_set(err, -EINVAL, "%s: \"%s\" stands alone: --hvd=%s", from, name,
+                       name);
+    if (!step_key_find(name, &k))
+        return step_key_refuse(name, from, err);
+    if (has[k.setting])
+        return err_set(err, -EINVAL, "%s: %s is given twice", from, k.name);
+    has[k.setting] = true;
+    int rc = item_check_text(from, &k, value, err);
+    if (!rc)
+        rc = step_key_check(&k, from, value, text, sizeof(text), err);
+    return rc ? rc : step_options_set(o, k.setting, text, err);
+}
+
+int step_options_add(struct step_options *o,
+                     const char *from,
+                     const char *arg,
+                     struct err *err)
+{
+    struct step_options next = *o;
+    bool has[SETTING_COUNT] = {false};
+    char text[STEP_MAX_BYTES], *rest = text, *name, *value;
+    if (!arg || strcmp(arg, "(null)") == 0)
+        arg = "";
+    if (strlen(arg) >= sizeof(text))
+        return err_set(err, -EINVAL, "%s: the value is longer than %zu bytes", from,
+                       sizeof(text) - 1);
+    if (strcmp(arg, "off") == 0) {
+        *o = (struct step_options){.is_on = false};
+        return 0;
+    }
+    next.wants_help = strcmp(arg, "help") == 0;
+    next.is_on = true;
+    (void)snprintf(text, sizeof(text), "%s", next.wants_help ? "" : arg); /* fits */
+    while (rest && text[0]) {
+        int rc = item_cut(&rest, from, &name, &value, err);
+        if (!rc)
+            rc = item_set(&next, has, from, name, value, err);
         if (rc)
             return rc;
     }
-    *ret = c;
+    *o = next;
     return 0;
+}
+
+void step_options_render(const struct step_options *o, struct strbuf *out)
+{
+    for (uint32_t i = 0; i < o->n; i++)
+        strbuf_printf(out, "%s%s=\"%s\"", i ? "," : "", setting_name(o->v[i].setting),
+                      o->text + o->v[i].at);
+}
+
+/* --- of the plugin's own settings --- */
+
+bool step_options_is_on(const struct step_options *o, uint32_t setting)
+{
+    const char *text = step_options_get(o, setting);
+    return text && strcmp(text, "1") == 0;
+}
+
+uint64_t step_options_start_ms(const struct step_options *o)
+{
+    const char *text = step_options_get(o, KNOB_HOROVOD_START_TIMEOUT);
+    uint64_t ns = 0;
+    if (text)
+        (void)knob_parse(KNOB_HOROVOD_START_TIMEOUT, text, &ns, NULL); /* checked */
+    return ns / 1000000;
+}
+
+struct tf_roles step_options_roles(const struct step_options *o)
+{
+    const char *name = step_options_get(o, OWN_FRAMEWORK);
+    const char *n_ps = step_options_get(o, OWN_PS);
+    struct tf_roles roles = {.has_evaluator = step_options_is_on(o, OWN_EVALUATOR)};
+    if (name)
+        (void)framework_parse(name, &roles.framework, NULL); /* as in the table */
+    if (n_ps)
+        (void)parse_u32("ps", n_ps, 1, UINT32_MAX, &roles.n_ps, NULL); /* checked */
+    return roles;
+}
+
+int step_options_check(const struct step_options *o, struct err *err)
+{
+    const struct tf_roles roles = step_options_roles(o);
+    uint32_t counts[TF_ROLE_COUNT];
+    /* whether there are enough tasks is checked in each task */
+    int rc = tf_roles_count(&roles, UINT32_MAX, counts, err);
+    return rc ? err_prefix(err, "--hvd") : 0;
 }

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses --hvd[=key=value,...] and the plugin's arguments in plugstack.conf. Pure. */
+/* The value of --hvd, and the settings of one step that several values give: of
+ * SLURM_HVD, of the job, of srun. Pure.
+ *
+ *   value = "off" | "help" | [item *("," item)]
+ *   item  = key ["=" text | "=" '"' text with commas '"']
+ *
+ * A later value adds its keys to those of the earlier ones and replaces equal ones;
+ * "off" drops all of them. */
 #ifndef SPANK_PLUGIN_OPTIONS_H
 #define SPANK_PLUGIN_OPTIONS_H
 
@@ -7,35 +14,44 @@
 #include <stdint.h>
 
 #include "runtime/base/err.h"
+#include "runtime/base/strbuf.h"
 #include "runtime/contract/tf_world.h"
+#include "spank_plugin/keys.h"
 
-#define OPTIONS_HELP                                                                   \
-    "[hvd] run the tasks as one Horovod job: ranks, rendezvous and runtime are "       \
-    "set up (keys: timeout=DURATION, iface=NAME, verbose, framework=NAME, ps=N, "      \
-    "evaluator)"
+#define STEP_MAX_SETTINGS 64
+#define STEP_MAX_BYTES    4096 /* of all texts, and of one value */
 
-/* The user's options of one step. */
+/* The settings of one step. Zeroed: none, off. */
 struct step_options {
-    uint64_t start_timeout_ms; /* 0: the default of the runtime */
-    char iface[64];            /* "": the interface on the route to srun */
-    bool is_verbose;
-    struct tf_roles roles;
+    bool is_on, wants_help;
+    uint32_t n, n_text;
+    struct {
+        uint16_t setting, at; /* at: offset in text */
+    } v[STEP_MAX_SETTINGS];
+    char text[STEP_MAX_BYTES];
 };
-/* arg as Slurm passes it: NULL, "" and "(null)" (sbatch and salloc forward an absent
- * value so) mean no keys. -EINVAL with an error message that names the key, the value
- * and what is allowed; *ret is then unchanged. */
-int step_options_parse(const char *arg, struct step_options *ret, struct err *err);
 
-/* The administrator's options for all steps. */
-struct plugin_config {
-    char dir[512]; /* the installed runtime: python/ and bin/ are put before the user's
-                      paths */
-    bool dir_required; /* named in plugstack.conf: it must exist */
-    char run_dir[256]; /* contains a directory per step, on each node */
-};
-int plugin_config_parse(int argc,
-                        char *const *argv,
-                        struct plugin_config *ret,
-                        struct err *err);
+/* Adds a value as Slurm passes it: NULL, "" and "(null)" (sbatch and salloc forward an
+ * absent value so) have no keys. from: "--hvd" or what else has the value, for
+ * messages. -EINVAL with an error message that names the key, the value and what is
+ * allowed; *o is then unchanged. */
+int step_options_add(struct step_options *o,
+                     const char *from,
+                     const char *arg,
+                     struct err *err);
+/* Sets one, in the form of step_key_check. -E2BIG. */
+int step_options_set(struct step_options *o,
+                     uint32_t setting,
+                     const char *text,
+                     struct err *err);
+const char *step_options_get(const struct step_options *o, uint32_t setting);
+/* Whether the keys belong together. */
+int step_options_check(const struct step_options *o, struct err *err);
+/* As one value, from which step_options_add makes the same settings. */
+void step_options_render(const struct step_options *o, struct strbuf *out);
+
+bool step_options_is_on(const struct step_options *o, uint32_t setting); /* "1" */
+uint64_t step_options_start_ms(const struct step_options *o); /* timeout; 0: none */
+struct tf_roles step_options_roles(const struct step_options *o);
 
 #endif

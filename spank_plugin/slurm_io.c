@@ -19,10 +19,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
+
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+
+#define MAX_COMMAND_LINE (4u << 20)
 
 extern slurm_conf_t slurm_conf __attribute__((weak));
 
@@ -106,6 +112,46 @@ char **slurm_io_argv(struct spank_handle *sp, int *ret_n)
     return rc == ESPANK_SUCCESS && *ret_n > 0 && argv && argv[0] ? argv : NULL;
 }
 
+/* Slurm forwards an option in a variable of this name (spank.c, _option_setenv); it adds
+ * "SLURM_SPANK_" to those of spank_job_control_setenv. */
+int slurm_io_forward(struct spank_handle *sp, const char *value, struct err *err)
+{
+    spank_err_t rc =
+        spank_job_control_setenv(sp, "_SLURM_SPANK_OPTION_hvd_hvd", value, 1);
+    if (rc != ESPANK_SUCCESS)
+        return err_set(err, -ENOMEM, "Slurm does not forward --hvd: %s",
+                       spank_strerror(rc));
+    return 0;
+}
+
+const char *slurm_io_program(void)
+{
+    return program_invocation_short_name;
+}
+
+void slurm_io_next_word(char *ret, size_t size_bytes)
+{
+    AUTOFREE char *text = NULL;
+    size_t n, len;
+    ret[0] = '\0';
+    if (fd_read_file("/proc/self/cmdline", MAX_COMMAND_LINE, &text, &n, NULL))
+        return;
+    for (const char *p = text; p < text + n; p += len) {
+        len = strlen(p) + 1;
+        if (strcmp(p, "--hvd") == 0 && p + len < text + n) {
+            (void)snprintf(ret, size_bytes, "%s", p + len); /* cut: no key */
+            return;
+        }
+    }
+}
+
+bool slurm_io_has_failed(struct spank_handle *sp)
+{
+    int status = 0;
+    return spank_get_item(sp, S_TASK_EXIT_STATUS, &status) == ESPANK_SUCCESS
+           && WIFEXITED(status) && WEXITSTATUS(status) == 1;
+}
+
 const char *slurm_io_auth_info(void)
 {
     return &slurm_conf ? slurm_conf.authinfo : NULL;
@@ -126,6 +172,12 @@ void slurm_io_kill_on_bad_exit(void)
 void slurm_io_end_srun(void)
 {
     exit(1);
+}
+
+void slurm_io_end_with(const char *text)
+{
+    (void)fputs(text, stdout);
+    exit(fflush(stdout) != 0);
 }
 
 void slurm_io_end_task(void)

@@ -44,6 +44,18 @@ void slurm_io_unsetenv(struct spank_handle *sp, const char *name);
  * NULL when there is none. */
 char **slurm_io_argv(struct spank_handle *sp, int *ret_n);
 
+/* sbatch and salloc, in init_post_opt: every srun of the job gets the value as that of
+ * --hvd, whatever --export says. */
+int slurm_io_forward(struct spank_handle *sp, const char *value, struct err *err);
+/* The name of this program: "srun", "sbatch", "salloc". */
+const char *slurm_io_program(void);
+/* The word after a bare --hvd on this program's command line, in ret; "" if there is
+ * none. */
+void slurm_io_next_word(char *ret, size_t size_bytes);
+
+/* In task_exit: the task has ended by exit(1), as Python does after an exception. */
+bool slurm_io_has_failed(struct spank_handle *sp);
+
 /* From slurm.conf; NULL or 0 when not set there. */
 const char *slurm_io_auth_info(void); /* AuthInfo=socket=... */
 const uint16_t *
@@ -53,8 +65,10 @@ slurm_io_ports(void); /* SrunPortRange: first and last port; NULL: any */
  * priority. */
 void slurm_io_kill_on_bad_exit(void);
 
-/* Ends srun. Slurm ignores a failed callback when plugstack.conf says `optional`. */
+/* Ends srun (sbatch, salloc). Slurm ignores a failed callback when plugstack.conf says `optional`. */
 void slurm_io_end_srun(void) __attribute__((noreturn));
+/* Prints on standard output and ends srun (sbatch, salloc) with code 0. */
+void slurm_io_end_with(const char *text) __attribute__((noreturn));
 /* Ends a task before its program starts (task_init). */
 void slurm_io_end_task(void) __attribute__((noreturn));
 

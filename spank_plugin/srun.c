@@ -14,8 +14,12 @@
 #include "spank_plugin/srun.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
@@ -89,7 +93,69 @@ static int announce_first_host(struct err *err)
     return 0;
 }
 
-int srun_side_prepare(struct srun_side *s, struct err *err)
+static bool is_program(const char *dir, size_t n, const char *name)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    int len = snprintf(path, sizeof(path), "%.*s%s%s", (int)n, dir, n ? "/" : "", name);
+    return len > 0 && (size_t)len < sizeof(path) && stat(path, &st) == 0
+           && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+/* As a path, and in PATH. */
+static bool is_command(const char *word)
+{
+    const char *dirs = getenv("PATH");
+    if (is_program("", 0, word))
+        return true;
+    for (size_t n; dirs && !strchr(word, '/'); dirs = dirs[n] ? dirs + n + 1 : NULL) {
+        n = strcspn(dirs, ":");
+        if (is_program(dirs, n, word))
+            return true;
+    }
+    return false;
+}
+
+int srun_side_check_command(struct err *err)
+{
+    char word[KEY_NAME_MAX * 4], name[KEY_NAME_MAX];
+    struct step_key k;
+    slurm_io_next_word(word, sizeof(word));
+    (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(word, "=,"), word);
+    if (!step_key_find(name, &k) || is_command(word))
+        return 0;
+    return err_set(err, -EINVAL,
+                   "--hvd %s: there is no command \"%s\"; did you mean --hvd=%s? The "
+                   "value follows \"=\" and not a blank",
+                   word, word, word);
+}
+
+static int announce_keys(const struct step_options *o, struct err *err)
+{
+    CLEANUP(strbuf_release) struct strbuf keys;
+    strbuf_init(&keys, 4 * STEP_MAX_BYTES);
+    step_options_render(o, &keys);
+    if (strbuf_status(&keys) || setenv(KEYS_ENV, strbuf_str(&keys), 1) != 0)
+        return err_set(err, -ENOMEM, "out of memory");
+    return 0;
+}
+
+void srun_side_clear(void)
+{
+    (void)unsetenv(TICKET_ENV);
+    (void)unsetenv(KEYS_ENV);
+    (void)unsetenv(FIRST_HOST_ENV);
+}
+
+int srun_side_check_munge(struct err *err)
+{
+    AUTOFREE char *cred = NULL;
+    return seal_close(slurm_io_auth_info(), "", 0, &cred, err);
+}
+
+int srun_side_prepare(struct srun_side *s,
+                      const struct step_options *o,
+                      struct err *err)
 {
     char text[TICKET_MAX_BYTES];
     AUTOFREE char *cred = NULL;
@@ -105,7 +171,8 @@ int srun_side_prepare(struct srun_side *s, struct err *err)
         return rc;
     if (setenv(TICKET_ENV, cred, 1) != 0)
         return err_set(err, -ENOMEM, "out of memory");
-    return announce_first_host(err);
+    rc = announce_keys(o, err);
+    return rc ? rc : announce_first_host(err);
 }
 
 /* Slurm's item counts one component of a heterogeneous step; SLURM_NTASKS, which srun

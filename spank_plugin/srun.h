@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "spank_plugin/options.h"
 #include "spank_plugin/ticket.h"
 
 struct gate;
@@ -24,8 +25,17 @@ struct srun_side {
     {                                                                                  \
         .listen_fd = -1, .gate_fd = -1                                                 \
     }
-/* init_post_opt: binds two ports and puts the sealed ticket into srun's environment. */
-int srun_side_prepare(struct srun_side *s, struct err *err);
+/* init_post_opt: refuses a command that was meant as the value of --hvd. */
+int srun_side_check_command(struct err *err);
+/* init_post_opt: binds two ports and puts the sealed ticket and the settings into srun's
+ * environment. */
+int srun_side_prepare(struct srun_side *s,
+                      const struct step_options *o,
+                      struct err *err);
+/* A step without --hvd: removes what an outer srun has put there. */
+void srun_side_clear(void);
+/* sbatch, salloc: whether srun could seal a ticket here. */
+int srun_side_check_munge(struct err *err);
 /* local_user_init: guards the command and serves; the step's size is known now.
  * Repeated calls guard only. */
 int srun_side_serve(struct srun_side *s, struct spank_handle *sp, struct err *err);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One task, called by plugin.c in task_init, where the environment is complete:
  *
- *   1. its place           SLURM_* -> contract
- *   2. its environment     without the variables of outer launchers and the ticket, with
+ *   1. its settings        the node's rules, on keys and environment
+ *   2. its place           SLURM_* -> contract
+ *   3. its environment     without the variables of outer launchers and the ticket, with
  *                          the contract, and with the runtime's folders before the
  *                          user's in PATH and PYTHONPATH
- *   3. its program         the guard is taken from its name
- *   4. the gate            waits until the tasks of all nodes have come this far
+ *   4. its program         the guard is taken from its name
+ *   5. the gate            waits until the tasks of all nodes have come this far
  *
- * The node's error, or that of 1 to 3, is passed to the gate, and srun prints it. A
+ * The node's error, or that of 1 to 4, is passed to the gate, and srun prints it. A
  * task that cannot reach the gate prints its error itself. Earlier callbacks cannot:
  * Slurm 22.05 suppresses their output. */
 #include "spank_plugin/task.h"
@@ -25,6 +26,7 @@
 #include "spank_plugin/gate.h"
 #include "spank_plugin/guard.h"
 #include "spank_plugin/layout.h"
+#include "spank_plugin/output.h"
 #include "spank_plugin/ticket.h"
 
 #define MAX_PATH_BYTES (1u << 20)
@@ -76,16 +78,27 @@ static int prepend_path(struct spank_handle *sp,
     return slurm_io_setenv(sp, name, strbuf_str(&b), err);
 }
 
+static void runtime_put_folder(const struct plugin_config *cfg, char *ret, size_t size)
+{
+    (void)snprintf(ret, size, "%s/python", cfg->dir); /* fits: size is dir's and more */
+}
+
+bool task_lacks_runtime(const struct plugin_config *cfg)
+{
+    char python[sizeof(cfg->dir) + 16];
+    runtime_put_folder(cfg, python, sizeof(python));
+    return !cfg->dir_required && access(python, R_OK | X_OK) != 0;
+}
+
 static int
 add_runtime(struct spank_handle *sp, const struct plugin_config *cfg, struct err *err)
 {
     char python[sizeof(cfg->dir) + 16];
-    (void)snprintf(python, sizeof(python), "%s/python", cfg->dir);
-    if (access(python, R_OK | X_OK) != 0) {
-        if (!cfg->dir_required)
-            return 0; /* nothing installed there: the user provides the package */
+    if (task_lacks_runtime(cfg))
+        return 0; /* the user provides the package */
+    runtime_put_folder(cfg, python, sizeof(python));
+    if (access(python, R_OK | X_OK) != 0)
         return err_errno(err, errno, "plugstack.conf: dir=%s: %s", cfg->dir, python);
-    }
     int rc = prepend_path(sp, "PYTHONPATH", cfg->dir, "python", err);
     return rc ? rc : prepend_path(sp, "PATH", cfg->dir, "bin", err);
 }
@@ -93,12 +106,12 @@ add_runtime(struct spank_handle *sp, const struct plugin_config *cfg, struct err
 static int
 add_options(struct spank_handle *sp, const struct step_options *opt, struct err *err)
 {
-    char seconds[32];
-    if (opt->start_timeout_ms == 0)
-        return 0;
-    (void)snprintf(seconds, sizeof(seconds), "%llu",
-                   (unsigned long long)(opt->start_timeout_ms + 999) / 1000);
-    return slurm_io_setenv(sp, "HOROVOD_START_TIMEOUT", seconds, err);
+    int rc = 0;
+    for (uint32_t i = 0; i < opt->n && !rc; i++)
+        if (opt->v[i].setting < KNOB_COUNT)
+            rc = slurm_io_setenv(sp, setting_name(opt->v[i].setting),
+                                 opt->text + opt->v[i].at, err);
+    return rc;
 }
 
 /* After remove_inherited: a TF_CONFIG from outside is not this step's. */
@@ -123,10 +136,11 @@ static int task_read_place(struct spank_handle *sp,
                            struct contract *ret,
                            struct err *err)
 {
+    const char *iface = step_options_get(opt, OWN_IFACE);
     const struct layout_paths paths = {
         .token_file = node->token_file,
         .hostfile = node->hostfile,
-        .iface = opt->iface,
+        .iface = iface ? iface : "",
         .rdv_port = node->ticket.port,
         .master_port = port_derive(&node->ticket.token, "master port"),
     };
@@ -140,6 +154,7 @@ static int task_set_environment(struct spank_handle *sp,
                                 const struct step_options *opt,
                                 struct err *err)
 {
+    const struct tf_roles roles = step_options_roles(opt);
     AUTOFREE struct env_pair *env = mem_calloc(CONTRACT_MAX_ENV, sizeof(*env));
     if (!env)
         return err_set(err, -ENOMEM, "out of memory");
@@ -149,6 +164,7 @@ static int task_set_environment(struct spank_handle *sp,
         return rc;
     remove_inherited(sp);
     slurm_io_unsetenv(sp, TICKET_ENV);
+    slurm_io_unsetenv(sp, KEYS_ENV);
     slurm_io_unsetenv(sp, FIRST_HOST_ENV);
     for (size_t i = 0; i < n && !rc; i++)
         rc = slurm_io_setenv(sp, env[i].name, env[i].value, err);
@@ -157,8 +173,8 @@ static int task_set_environment(struct spank_handle *sp,
     if (!rc)
         rc = add_options(sp, opt, err);
     if (!rc)
-        rc = add_tf_config(sp, node, &opt->roles, err);
-    if (!rc && opt->is_verbose && c->place.local_rank == 0)
+        rc = add_tf_config(sp, node, &roles, err);
+    if (!rc && step_options_is_on(opt, OWN_VERBOSE) && c->place.local_rank == 0)
         slurm_io_print(
             "%s: %u of %u tasks here, the first is rank %u; rendezvous at %s "
             "port %u",
@@ -175,34 +191,43 @@ static void add_node_name(struct spank_handle *sp, struct err *err)
         (void)err_prefix(err, "%s", node); /* the code stays */
 }
 
-int task_start(struct spank_handle *sp,
-               const struct node_side *node,
-               const struct plugin_config *cfg,
-               const struct step_options *opt,
-               struct err *err)
+/* Steps 1 to 4; err: their error, or that of the node. False: the task has no place. */
+static bool task_prepare(struct spank_handle *sp,
+                         const struct node_side *node,
+                         const struct plugin_config *cfg,
+                         struct step_options *opt,
+                         struct contract *ret,
+                         struct err *err)
 {
-    struct contract c;
     struct err place_err = ERR_INIT;
-    bool has_place = task_read_place(sp, node, opt, &c, &place_err) == 0;
+    if (!err->code)
+        (void)site_apply(cfg, slurm_io_getenv, sp, opt, err); /* err is read below */
+    bool has_place = task_read_place(sp, node, opt, ret, &place_err) == 0;
     if (!err->code && !has_place)
         *err = place_err;
     if (!err->code)
-        (void)task_set_environment(sp, node, &c, cfg, opt, err); /* err is read below */
+        (void)task_set_environment(sp, node, ret, cfg, opt, err); /* as above */
     int argc = 0;
     char **argv = slurm_io_argv(sp, &argc);
     if (!err->code && argv)
         (void)guard_take(argv[0], err);
-    if (err->code)
-        add_node_name(sp, err);
-    if (!has_place || !node->has_ticket)
-        return err->code;
+    return has_place;
+}
+
+/* Step 5, with the error of this task or none. */
+static int task_pass_gate(struct spank_handle *sp,
+                          const struct node_side *node,
+                          const struct contract *c,
+                          uint64_t wait_ms,
+                          struct err *err)
+{
+    struct err gate_err = ERR_INIT;
+    bool is_open = false;
     /* proctrack/linuxproc spares processes with the name of slurmstepd, and so would
      * not end a task that waits here; exec replaces the name */
     (void)prctl(PR_SET_NAME, "hvd-gate");
-    struct err gate_err = ERR_INIT;
-    bool is_open = false;
-    if (gate_pass(&node->ticket, &c, err->code ? err->text : NULL,
-                  opt->start_timeout_ms, &is_open, &gate_err)) {
+    if (gate_pass(&node->ticket, c, err->code ? err->text : NULL, wait_ms, &is_open,
+                  &gate_err)) {
         if (err->code)
             return err->code;
         *err = gate_err;
@@ -214,4 +239,28 @@ int task_start(struct spank_handle *sp,
         return -ECANCELED;
     }
     return 0;
+}
+
+int task_start(struct spank_handle *sp,
+               const struct node_side *node,
+               const struct plugin_config *cfg,
+               const struct step_options *opt,
+               struct err *err)
+{
+    struct step_options own = *opt;
+    struct contract c;
+    int files[2] = {-1, -1};
+    bool has_place = task_prepare(sp, node, cfg, &own, &c, err);
+    const char *output = step_options_get(&own, OWN_OUTPUT);
+    if (!err->code && output)
+        (void)output_open(output, c.place.rank, c.place.size, files,
+                          err); /* as above */
+    if (err->code)
+        add_node_name(sp, err);
+    if (!has_place || !node->has_ticket)
+        return err->code;
+    int rc = task_pass_gate(sp, node, &c, step_options_start_ms(&own), err);
+    if (!rc && output)
+        rc = output_use(files, err);
+    return rc;
 }

@@ -5,14 +5,17 @@
 #define SPANK_PLUGIN_TASK_H
 
 #include "spank_plugin/node.h"
-#include "spank_plugin/options.h"
+#include "spank_plugin/site.h"
 
-/* err: that of the node, or none. 0: the program may start. Otherwise the task must
+/* opt: the user's settings; the node's rules are applied here. err: that of the node, or
+ * none. 0: the program may start. Otherwise the task must
  * end; an empty err->text means that srun prints the reason. */
 int task_start(struct spank_handle *sp,
                const struct node_side *node,
                const struct plugin_config *cfg,
                const struct step_options *opt,
                struct err *err);
+/* True if plugstack.conf names no runtime and there is none at the default place. */
+bool task_lacks_runtime(const struct plugin_config *cfg);
 
 #endif

@@ -17,10 +17,15 @@
 #define TICKET_MAX_BYTES 128
 /* Changes whenever srun and a node of another version could not start a step together:
  * the ticket, the guard and the gate. */
-#define TICKET_VERSION   "hvd-step/2"
+#define TICKET_VERSION   "hvd-step/3"
 /* In addition, when tasks are placed by SLURM_HOSTFILE: the node of rank 0, not
  * secret. */
 #define FIRST_HOST_ENV   "SLURM_HVD_FIRST_HOST"
+
+/* The settings of the step as one value of --hvd; removed by task_init too. Not
+ * secret, and not trusted: each task checks it against the rules of its node. Slurm
+ * itself forwards only the last --hvd. */
+#define KEYS_ENV         "SLURM_HVD_KEYS"
 
 struct ticket {
     struct token token;

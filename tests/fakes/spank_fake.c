@@ -24,6 +24,7 @@ static struct {
     int n;
 } * messages;
 static uid_t seal_user;
+static bool seal_fails;
 static char *command; /* argv[0] at first; Slurm's, so the plugin does not free it */
 
 void fake_reset(int context)
@@ -46,6 +47,7 @@ void fake_reset(int context)
         abort();
     memset(messages, 0, sizeof(*messages));
     seal_user = geteuid();
+    seal_fails = false;
 }
 
 static char **env_slot(const char *name)
@@ -104,6 +106,11 @@ int fake_kill_on_bad_exit(void)
     return slurm_conf.kill_on_bad_exit;
 }
 
+void fake_seal_fail(void)
+{
+    seal_fails = true;
+}
+
 void fake_seal_user(uid_t uid)
 {
     seal_user = uid;
@@ -153,6 +160,21 @@ spank_err_t spank_option_register(spank_t sp, struct spank_option *opt)
     return ESPANK_SUCCESS;
 }
 
+static const uint32_t *item_number(const struct spank_handle *sp, spank_item_t item)
+{
+    const struct {
+        spank_item_t item;
+        const uint32_t *number;
+    } all[] = {{S_JOB_ID, &sp->job_id},
+               {S_JOB_STEPID, &sp->step_id},
+               {S_JOB_NODEID, &sp->node_id},
+               {S_JOB_TOTAL_TASK_COUNT, &sp->n_tasks}};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (all[i].item == item)
+            return all[i].number;
+    return NULL;
+}
+
 spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
 {
     spank_err_t rc = sp->has_items ? ESPANK_SUCCESS : ESPANK_NOT_AVAIL;
@@ -161,20 +183,17 @@ spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
     void *ret = va_arg(ap, void *);
     char ***ret_argv = item == S_JOB_ARGV ? va_arg(ap, char ***) : NULL;
     va_end(ap);
-    if (rc == ESPANK_SUCCESS && item == S_JOB_ID)
-        *(uint32_t *)ret = sp->job_id;
-    else if (rc == ESPANK_SUCCESS && item == S_JOB_STEPID)
-        *(uint32_t *)ret = sp->step_id;
-    else if (rc == ESPANK_SUCCESS && item == S_JOB_NODEID)
-        *(uint32_t *)ret = sp->node_id;
-    else if (rc == ESPANK_SUCCESS && item == S_JOB_TOTAL_TASK_COUNT)
-        *(uint32_t *)ret = sp->n_tasks;
+    const uint32_t *number = item_number(sp, item);
+    if (rc == ESPANK_SUCCESS && number)
+        *(uint32_t *)ret = *number;
     else if (rc == ESPANK_SUCCESS && item == S_JOB_UID)
         *(uid_t *)ret = geteuid();
     else if (rc == ESPANK_SUCCESS && item == S_JOB_GID)
         *(gid_t *)ret = getegid();
     else if (rc == ESPANK_SUCCESS && item == S_JOB_ENV && sp->context == S_CTX_REMOTE)
         *(char ***)ret = sp->env;
+    else if (rc == ESPANK_SUCCESS && item == S_TASK_EXIT_STATUS)
+        *(int *)ret = sp->exit_status;
     else if (rc == ESPANK_SUCCESS && item == S_JOB_ARGV) {
         *(int *)ret = 1;
         *ret_argv = sp->argv;
@@ -195,11 +214,22 @@ spank_err_t spank_unsetenv(spank_t sp, const char *name)
     return ESPANK_SUCCESS;
 }
 
+spank_err_t
+spank_job_control_setenv(spank_t sp, const char *name, const char *value, int overwrite)
+{
+    char whole[128];
+    (void)snprintf(whole, sizeof(whole), "SLURM_SPANK_%s", name);
+    fake_env(whole, value);
+    return ESPANK_SUCCESS;
+}
+
 /* --- munge --- */
 
 int seal_close(
     const char *auth_info, const void *p, size_t n, char **ret_cred, struct err *err)
 {
+    if (seal_fails)
+        return err_set(err, -EIO, "munge cannot encrypt the job token: it is down");
     char *cred = mem_alloc(n + 64);
     if (!cred)
         return err_set(err, -ENOMEM, "out of memory");

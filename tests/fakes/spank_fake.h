@@ -18,6 +18,7 @@ struct spank_handle {
     int context; /* enum spank_context */
     uint32_t job_id, step_id, node_id, n_tasks;
     bool has_items;
+    int exit_status; /* of the task, in task_exit: as from wait */
     char *env[FAKE_MAX_ENV + 1];
     char *argv[2]; /* the step's command, "python" at first */
 };
@@ -34,6 +35,7 @@ const char *
 fake_messages(void); /* all slurm_error and slurm_spank_log lines since fake_reset */
 int fake_message_count(void);
 int fake_kill_on_bad_exit(void);
+void fake_seal_fail(void);      /* munge is down, until fake_reset */
 void fake_seal_user(uid_t uid); /* who made the next sealed text, instead of us */
 
 #endif
