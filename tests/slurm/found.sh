@@ -39,6 +39,7 @@ found_beside_mpi() { # NAME SRUN-OPTION... PROGRAM: it uses MPI too, before us a
 }
 
 if found_up 2>/dev/null; then
+    torchrun="/usr/bin/python3 -W ignore -m torch.distributed.run --redirects 1 --tee 1 --monitor_interval 0.1"
     plugstack "${conf[@]}"
     for mpi in none pmi2 pmix; do # Slurm's own sets stand beside ours then
         srun --mpi=list 2>&1 | grep -qw $mpi || continue
@@ -51,6 +52,15 @@ if found_up 2>/dev/null; then
     fi
     out=$(srun --hvd -N2 -n2 "$found/bin/horovodrun" -np 2 "$found_rank" 2>&1)
     is 'horovodrun inside srun --hvd' "$(found_pairs horovod 2)" "$(found_ranks "$out")"
+    if /usr/bin/python3 -c 'import torch' 2>/dev/null; then
+        # shellcheck disable=SC2086 # words
+        out=$(srun --hvd -N2 -n2 $torchrun --nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_id 8 \
+            --rdzv_endpoint node1:29518 --no_python "$found_rank" 2>&1)
+        is 'torchrun inside srun --hvd' "$(found_places torchrun)" "$(found_ranks "$out")"
+        is 'and its ranks have the token of the step' random "$(has_weak "$out")"
+    else
+        skip 'torchrun inside srun --hvd' 'python3-torch is not installed'
+    fi
     : >"$RUN/etc/plugstack.conf"
     found_srun 'srun --mpi=none' weak --mpi=none "$found_rank"
     found_srun 'srun --mpi=pmi2' weak --mpi=pmi2 "$found_rank"
@@ -108,7 +118,6 @@ N
     if found_needs 'mpiexec in a batch script' mpiexec.mpich mpich; then
         inside mpiexec mpiexec mpiexec.mpich -n 4 -ppn 2 "$found_rank"
     fi
-    torchrun="/usr/bin/python3 -W ignore -m torch.distributed.run --redirects 1 --tee 1 --monitor_interval 0.1"
     if /usr/bin/python3 -c 'import torch' 2>/dev/null; then
         inside torchrun torchrun "$torchrun" --standalone --nproc_per_node 2 --no_python "$found_rank"
         inside 'srun torchrun' two srun -n2 "$torchrun" --nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_id 7 \
@@ -116,8 +125,15 @@ N
     else
         skip 'torchrun in a batch script' 'python3-torch is not installed'
     fi
+    alone='the Slurm job has several tasks, but this process is not one of them'
     out=$(ctl salloc -Q -N2 -n2 "$found_rank" 2>&1)
     is "salloc's shell is no task" 'rank 0/1 local 0/1 cross 0/1 by none sum 1' "$(found_ranks "$out")"
+    has 'and that several tasks were asked for is said' "$out" "$alone" 'tasks=2'
+    for tasks in 4 1; do
+        ctl sbatch -Q --wait -n$tasks -o "$found/job.out" --wrap "$found_rank" 2>/dev/null
+        is "a batch script of $tasks tasks without srun" "$((tasks > 1)) rank 0/1 local 0/1 cross 0/1 by none sum 1" \
+            "$(grep -c "$alone" "$found/job.out") $(found_ranks "$(cat "$found/job.out")")"
+    done
 else
     skip 'jobs that Slurm starts without the plugin' 'found-rank is not built (make build/plain/bin/found-rank)'
 fi

@@ -184,8 +184,8 @@ is 'another user cannot read the token' 'Permission denied' \
 # --- mistakes -------------------------------------------------------------------------------------
 out=$(srun --hvd=tiemout=3 -n1 echo ran 2>&1)
 is 'a bad key ends srun' 255 "$(srun --hvd=tiemout=3 -n1 true 2>/dev/null; echo $?)"
-has 'a bad key is named, with what is allowed' "$out" '"tiemout" is not a key' 'timeout=DURATION, iface=NAME, verbose, framework=NAME, ps=N and evaluator'
-has 'a bad value is named' "$(srun --hvd=timeout=soon -n1 true 2>&1)" '"soon"'
+has 'a bad key is named, with the nearest' "$out" '"tiemout" is not a key; the nearest is timeout'
+has 'a bad value is named' "$(srun --hvd=timeout=soon -n1 true 2>&1)" '--hvd: timeout=soon is not a duration'
 has 'sbatch refuses it at submission' "$(ctl sbatch --hvd=nope "$RUN/job.sh" 2>&1)" '"nope" is not a key'
 plugstack rundir=/x
 is 'a mistake in plugstack.conf does not touch other steps' 'fine' "$(srun -n1 echo fine 2>&1)"
@@ -204,6 +204,10 @@ is 'a ticket of the environment is replaced' 'ran 0' "$out"
 is 'a step without --hvd sees nothing of us' '' "$(srun -N2 -n2 bash -c 'env | grep -E "HOROVOD|HVD"; true' 2>&1)"
 is 'a step without --hvd continues when a task fails' 'done' \
     "$(srun -N2 -n2 bash -c '[ $SLURM_PROCID = 0 ] && exit 3; read -rt 1 <> <(:); echo done' 2>/dev/null)"
+
+# --- keys, rules of a site, messages ----------------------------------------------------------------
+# shellcheck source=tests/slurm/keys.sh
+. "$HERE/keys.sh"
 
 # --- set-up that fails, and the directory of a step -------------------------------------------------
 # shellcheck source=tests/slurm/closed.sh
