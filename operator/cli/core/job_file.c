@@ -132,6 +132,36 @@ int job_file_kind(const struct node *object)
     return -1;
 }
 
+bool job_file_refuses(const struct node *object, char ret[JOB_FILE_TEXT])
+{
+    const char *kind = node_str(object, "kind"),
+               *version = node_str(object, "apiVersion");
+    size_t n = kind ? strlen(kind) : 0;
+
+    if (object->type != NODE_OBJECT || !kind || !version) {
+        (void)snprintf(ret, JOB_FILE_TEXT, "%s: missing",
+                       object->type != NODE_OBJECT ? "kind"
+                       : kind                      ? "apiVersion"
+                                                   : "kind");
+    } else if (strcmp(kind, JOB_KIND) == 0 || strcmp(kind, MPI_KIND) == 0) {
+        (void)snprintf(ret, JOB_FILE_TEXT,
+                       "apiVersion: \"%.100s\" is not one that hvd-operator serves%s",
+                       version,
+                       *kind == 'M' ? "; see kubectl hvd convert"
+                                    : "; write ringmaster.dev/v1beta1");
+    } else if (strncmp(version, "kubeflow.org/", 13) == 0 && n > 3
+               && strcmp(kind + n - 3, "Job") == 0) {
+        (void)snprintf(
+            ret, JOB_FILE_TEXT,
+            "kind: %.100s is not one that hvd-operator serves; see kubectl hvd "
+            "convert",
+            kind);
+    } else {
+        return false; /* a Service, say */
+    }
+    return true;
+}
+
 /* --- problems -------------------------------------------------------------------- */
 
 static void

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs in files: what validate, render and convert have in common. Pure. */
+/* Jobs in files: what validate, render, convert and hvd-submit have in common. Pure. */
 #ifndef OPERATOR_CLI_CORE_JOB_FILE_H
 #define OPERATOR_CLI_CORE_JOB_FILE_H
 
@@ -20,6 +20,11 @@ uint32_t job_file_line(const struct node *object, const char *path);
 
 /* KUBE_JOB or KUBE_MPIJOB as this operator serves it; -1: another kind. */
 int job_file_kind(const struct node *object);
+
+/* True if the object, which job_file_kind does not know, is meant to be a job: ret is a
+ * problem "PATH: text". False: another object, such as a Service. */
+#define JOB_FILE_TEXT 300
+bool job_file_refuses(const struct node *object, char ret[JOB_FILE_TEXT]);
 
 /* The job as its front opens it, in a namespace and with a uid if it has none. Adds a line
  * "PATH: text" for each problem. NULL: out of memory. */
