@@ -22,6 +22,12 @@ $(eval $(call archive,spankfake,spank_plugin/plugin.c spank_plugin/slurm_io.c te
 $(eval $(call unit,spank,spankfake spank rendezvous launch core wire contract base,-lm))
 endif
 
+# hvd-submit needs no header of Slurm: it runs sbatch.
+$(eval $(call archive,submit,$(wildcard spank_plugin/submit/core/*.c)))
+$(eval $(call program,hvd-submit,spank_plugin/submit/main.c operator/cli/job_input.c,submit opcli opcore live wire contract base,-ljansson -lyaml))
+ALL_BINS += $(O)/bin/hvd-submit
+$(eval $(call unit,submit,submit opcli opcore live wire contract base,-ljansson -lyaml))
+
 SLURM_LIBDIR ?= /usr/lib/slurm
 MANDIR       ?= /usr/share/man
 .PHONY: install-spank
@@ -29,3 +35,8 @@ install-spank: $(O)/lib/spank_hvd.so ## install spank_hvd.so and its manual (DES
 	install -D -m 644 $(O)/lib/spank_hvd.so $(DESTDIR)$(SLURM_LIBDIR)/spank_hvd.so
 	install -D -m 644 spank_plugin/spank_hvd.8 $(DESTDIR)$(MANDIR)/man8/spank_hvd.8
 	@echo "now add the line of spank_plugin/plugstack.conf.example to plugstack.conf"
+.PHONY: install-submit
+install: install-submit
+install-submit: $(O)/bin/hvd-submit ## install hvd-submit and its manual to PREFIX, under DESTDIR
+	@install -D -m 755 $< $(DESTDIR)$(PREFIX)/bin/hvd-submit
+	@install -D -m 644 spank_plugin/submit/hvd-submit.1 $(DESTDIR)$(PREFIX)/share/man/man1/hvd-submit.1

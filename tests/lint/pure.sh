@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 need nm
 O=$BUILD/${V:-plain}
-mapfile -t core < <(files 'runtime/core/*.c' 'runtime/launch/core/*.c' 'operator/core/*.c' 'operator/cli/core/*.c' 'operator/page/core/*.c' 'runtime/contract/*.c' \
+mapfile -t core < <(files 'runtime/core/*.c' 'runtime/launch/core/*.c' 'operator/core/*.c' 'operator/cli/core/*.c' 'operator/page/core/*.c' 'spank_plugin/submit/core/*.c' 'runtime/contract/*.c' \
     'runtime/backend/nccl/card.c' 'runtime/backend/nccl/comm_state.c' 'runtime/backend/nccl/fuse.c' 'runtime/backend/nccl/exchange.c' \
     'runtime/backend/nccl/dtype.c' 'runtime/wire/bytes.c' 'runtime/wire/auth_wire.c' \
     'runtime/control/address.c' 'runtime/world/description.c')
