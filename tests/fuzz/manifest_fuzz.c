@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A manifest as kubectl-hvd reads it: what is written as YAML is read as the same tree, and
- * every job in it can be checked, rendered and converted, whatever it contains. */
+ * every job in it can be checked, rendered, converted and written as a batch script, whatever it contains. */
 #include <math.h>
 
 #include "operator/cli/core/job_file.h"
 #include "operator/doc/yaml.h"
 #include "runtime/base/mem.h"
+#include "spank_plugin/submit/core/submit.h"
 #include "tests/fuzz/fuzz.h"
 
 #define ARENA_BYTES (256u << 20)
@@ -44,6 +45,37 @@ static void check_yaml(struct arena *a, const struct node *one)
     strbuf_release(&out);
 }
 
+/* A batch script: what is from outside is in no line of sbatch's. */
+static void check_script(struct build *b, const struct node *object, const void *job)
+{
+    struct strbuf script, notes, problems;
+    struct submit s = {.b = b,
+                       .object = object,
+                       .job = job,
+                       .uses_container = object->n % 2,
+                       .script = &script,
+                       .notes = &notes,
+                       .problems = &problems};
+
+    strbuf_init(&script, 16u << 20);
+    strbuf_init(&notes, 16u << 20);
+    strbuf_init(&problems, 16u << 20);
+    submit_write(&s);
+    MUST(b->status == 0 && strbuf_status(&notes) == 0);
+    if (problems.n == 0) {
+        const char *p = strbuf_str(&script);
+
+        MUST(strncmp(p, "#!/bin/sh\n# HorovodJob ", 23) == 0);
+        p = strchr(strchr(p, '\n') + 1, '\n') + 1;
+        for (; strncmp(p, "#SBATCH --", 10) == 0; p += strcspn(p, "\n") + 1)
+            MUST(strcspn(p, " '\"\\$`\t\r") == 7); /* one blank, before the option */
+        MUST(strncmp(p, "hvd_srun=", 9) == 0);
+    }
+    strbuf_release(&script);
+    strbuf_release(&notes);
+    strbuf_release(&problems);
+}
+
 /* Of a job without problems; large ones would only be slow. */
 static void check_job(struct build *b, const struct node *object, struct strbuf *notes)
 {
@@ -62,6 +94,8 @@ static void check_job(struct build *b, const struct node *object, struct strbuf 
         n += shape.n[r];
     if (notes->n > 0 || n > FEW_PODS)
         return;
+    if (job->kind == KUBE_JOB)
+        check_script(b, object, job);
     if (!job_render(b, object, "ns", &cfg, notes, &err))
         MUST(*err.text);
 }
