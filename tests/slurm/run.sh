@@ -264,6 +264,8 @@ trains() { # NAME ARGS...
 [ -f "$train" ] && cp "$train" "$RUN/train_digits.py"
 plugstack "run_dir=$RUNDIR" "dir=$RUN/stage"
 trains 'srun --hvd trains the demo on 2 nodes x 2 tasks' --hvd
+# shellcheck source=tests/slurm/submit.sh
+. "$HERE/submit.sh"
 cp "$ROOT/tests/python/strategies/parameter_server.py" "$RUN/parameter_server.py"
 tf=$("$ROOT/tests/setup/venv.sh" tf) keras=$(cd "$("$ROOT/tests/setup/venv.sh" keras2)" && echo "$PWD"/lib/python3*/site-packages)
 out=$(timeout 500 "$HERE/on" ctl /usr/bin/env CUDA_VISIBLE_DEVICES=-1 PYTHONPATH="$keras" srun -Q --hvd=framework=tf-ps -N2 -n4 \
