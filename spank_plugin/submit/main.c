@@ -37,7 +37,7 @@ static const char usage[] =
     "\n"
     "Fields without counterpart in Slurm are named on standard error.\n";
 
-struct submission {
+struct sbatch_run {
     struct arena arena;
     struct build b;
     bool is_dry, uses_container;
@@ -61,7 +61,7 @@ static int submit_fail(const char *text, int rc)
 
 /* --- files -> scripts -------------------------------------------------------------- */
 
-static void keep_script(struct submission *m, const struct strbuf *script)
+static void keep_script(struct sbatch_run *m, const struct strbuf *script)
 {
     const char **more = arena_calloc(&m->arena, m->n_scripts + 1, sizeof(*m->script));
     const char *copy = arena_strdup(&m->arena, strbuf_str(script));
@@ -76,7 +76,7 @@ static void keep_script(struct submission *m, const struct strbuf *script)
     m->script = more;
 }
 
-static void write_script(struct submission *m, const struct node *object)
+static void write_script(struct sbatch_run *m, const struct node *object)
 {
     struct strbuf script, notes, problems;
     struct submit s = {.b = &m->b,
@@ -112,7 +112,7 @@ static void write_script(struct submission *m, const struct node *object)
 }
 
 /* A job of another operator, by conversion; or no job. */
-static void write_foreign(struct submission *m, const struct node *object)
+static void write_foreign(struct sbatch_run *m, const struct node *object)
 {
     struct err err = ERR_INIT;
     char text[JOB_FILE_TEXT];
@@ -138,7 +138,7 @@ static void write_foreign(struct submission *m, const struct node *object)
     strbuf_release(&notes);
 }
 
-static int read_file(struct submission *m, const char *file)
+static int read_file(struct sbatch_run *m, const char *file)
 {
     struct err err = ERR_INIT;
     const struct node *all = NULL;
@@ -158,12 +158,14 @@ static int read_file(struct submission *m, const char *file)
 
 /* --- scripts -> sbatch ------------------------------------------------------------- */
 
-static _Noreturn void run_sbatch(const struct submission *m, int script)
+static _Noreturn void run_sbatch(const struct sbatch_run *m, int script)
 {
     char **argv = mem_calloc((size_t)m->n_options + 2, sizeof(*argv));
     static char name[] = "sbatch";
 
-    if (!argv || dup2(script, STDIN_FILENO) < 0)
+    if (!argv)
+        _exit(submit_fail("out of memory", 1));
+    if (dup2(script, STDIN_FILENO) < 0)
         _exit(submit_fail("sbatch: cannot be started", 1));
     argv[0] = name;
     for (int i = 0; i < m->n_options; i++)
@@ -175,7 +177,7 @@ static _Noreturn void run_sbatch(const struct submission *m, int script)
 }
 
 /* Exit code of sbatch. */
-static int submit_one(const struct submission *m, const char *text)
+static int submit_one(const struct sbatch_run *m, const char *text)
 {
     CLEANUP(fd_close) int fd = memfd_create("script", MFD_CLOEXEC);
     int status = 0;
@@ -196,7 +198,7 @@ static int submit_one(const struct submission *m, const char *text)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static int submit_all(const struct submission *m)
+static int submit_all(const struct sbatch_run *m)
 {
     for (size_t i = 0; i < m->n_scripts; i++) {
         int rc = 0;
@@ -215,7 +217,7 @@ static int submit_all(const struct submission *m)
 /* --- arguments --------------------------------------------------------------------- */
 
 /* Moves the files to the front; returns their number, or -1 after a message. */
-static int read_arguments(struct submission *m, int argc, char **argv)
+static int read_arguments(struct sbatch_run *m, int argc, char **argv)
 {
     int n = 0;
 
@@ -249,7 +251,7 @@ static int read_arguments(struct submission *m, int argc, char **argv)
     return n;
 }
 
-static int submit_files(struct submission *m, char **file, int n)
+static int submit_files(struct sbatch_run *m, char **file, int n)
 {
     int rc = 0;
 
@@ -266,7 +268,7 @@ static int submit_files(struct submission *m, char **file, int n)
 
 int main(int argc, char **argv)
 {
-    struct submission m = {.file = ""};
+    struct sbatch_run m = {.file = ""};
     int n, rc;
 
     if (argc == 2 && strcmp(argv[1], "--help") == 0)

@@ -41,7 +41,9 @@ sys.exit(int(os.environ.get("HVD_CODE", "0")) if name in ("srun", "sbatch") else
 suite = Suite()
 
 
-def run(words: list[str], stdin: str = "", cwd: Path = HERE / "submit", **env: str) -> subprocess.CompletedProcess:
+def run(
+    words: list[str], stdin: str = "", cwd: Path = HERE / "submit", **env: str
+) -> subprocess.CompletedProcess:
     return subprocess.run(
         words,
         input=stdin,
@@ -72,7 +74,9 @@ class Calls:
     def __exit__(self, *_):
         self.folder.cleanup()
 
-    def run(self, words: list[str], stdin: str = "", **env: str) -> tuple[subprocess.CompletedProcess, list]:
+    def run(
+        self, words: list[str], stdin: str = "", **env: str
+    ) -> tuple[subprocess.CompletedProcess, list]:
         self.log.write_text("")
         more = {"PATH": f"{self.path}/bin:/usr/bin:/bin", "HVD_CALLS": str(self.log), "SLURM_JOB_ID": "7"}
         done = run(words, stdin, **more | env)
@@ -182,7 +186,9 @@ def values_reach_the_program_unchanged() -> None:
                 want = [expand(w, known) for w in words]
                 expect(got[got.index("--") + 1 :] == want, f"case {n}, {shell}", got, want, done.stdout)
                 seen = {k: v for k, v in log[0][2].items() if k in known and k != "_"}
-                expect(seen == {k: v for k, v in known.items() if k != "_"}, f"case {n}, {shell}", seen, known)
+                expect(
+                    seen == {k: v for k, v in known.items() if k != "_"}, f"case {n}, {shell}", seen, known
+                )
             expect(not (HERE / "submit/hacked").exists(), "a value was run as code")
 
 
@@ -192,7 +198,7 @@ def the_script_decides_about_a_restart() -> None:
     rows = [  # srun's code, starts before, state, requeued
         (0, 0, "RUNNING", False), (1, 0, "RUNNING", True), (1, 1, "RUNNING", True), (1, 2, "RUNNING", False),
         (3, 1, "RUNNING", True), (9, 0, "RUNNING", False), (75, 50, "RUNNING", True), (137, 0, "RUNNING", False),
-        (132, 0, "RUNNING", False), (143, 0, "RUNNING", False), (1, 0, "COMPLETING", False), (1, 0, "", False),
+        (132, 0, "RUNNING", False), (135, 50, "RUNNING", True), (143, 0, "RUNNING", False), (1, 0, "COMPLETING", False), (1, 0, "", False),
     ]  # fmt: skip
     with Calls() as calls:
         for code, starts, state, is_again in rows:
@@ -202,7 +208,11 @@ def the_script_decides_about_a_restart() -> None:
             done, log = calls.run(["sh", "-s"], text, **env)
             seen = [c[:2] for c in log if c[0] == "scontrol"]
             expect(done.returncode == code, f"{code}: exit code {done.returncode}", done.stderr)
-            expect(seen == ([["scontrol", ["requeue", "7"]]] if is_again else []), f"{code}, {starts}, {state}", seen)
+            expect(
+                seen == ([["scontrol", ["requeue", "7"]]] if is_again else []),
+                f"{code}, {starts}, {state}",
+                seen,
+            )
 
 
 @suite.test
@@ -219,9 +229,21 @@ def the_first_failure_decides() -> None:
     with Calls() as calls:
         for shell in ("dash", "bash"):
             for stderr, code in rows:
-                done, _ = calls.run([shell, "-s"], text, HVD_CODE="1", HVD_STDERR=stderr, HVD_STATE="X", TMPDIR=str(calls.path))
+                done, _ = calls.run(
+                    [shell, "-s"],
+                    text,
+                    HVD_CODE="1",
+                    HVD_STDERR=stderr,
+                    HVD_STATE="X",
+                    TMPDIR=str(calls.path),
+                )
                 expect(done.returncode == code, f"{stderr}: {done.returncode}", done.stderr)
-                expect(done.stderr == stderr and done.stdout == "out\n", "the streams", done.stdout, done.stderr)
+                expect(
+                    done.stderr == stderr and done.stdout == "out\n",
+                    "the streams",
+                    done.stdout,
+                    done.stderr,
+                )
             done, _ = calls.run([shell, "-s"], text, HVD_STDERR=rows[0][0])
             expect(done.returncode == 0, "success stays success", done.stderr)
         expect(not list(calls.path.glob("tmp.*")), "a temporary folder is left")
@@ -233,12 +255,16 @@ def each_job_is_submitted_with_the_options() -> None:
         done, log = calls.run([PROGRAM, "roles.yaml", "--", "--partition=a b", "--wait"])
         dry = run([PROGRAM, "--dry-run", "roles.yaml"]).stdout
         expect(done.returncode == 0, "submission", done.stderr)
-        expect([c[:2] for c in log] == [["sbatch", ["--partition=a b", "--wait"]]] * 2, "calls of sbatch", log)
+        expect(
+            [c[:2] for c in log] == [["sbatch", ["--partition=a b", "--wait"]]] * 2, "calls of sbatch", log
+        )
         expect("".join(c[3] for c in log) == dry, "the scripts are not those of --dry-run", log[0][3], dry)
         done, log = calls.run([PROGRAM, "roles.yaml"], HVD_CODE="9")
         expect(done.returncode == 9 and len(log) == 1, "sbatch fails", done, log)
         done, log = calls.run([PROGRAM, "roles.yaml", "bad.yaml"])
-        expect(done.returncode == 1 and not log, "a mistake in the last file submits nothing", done.stderr, log)
+        expect(
+            done.returncode == 1 and not log, "a mistake in the last file submits nothing", done.stderr, log
+        )
         expect("hvd-submit: nothing is submitted" in done.stderr, "it says so", done.stderr)
 
 

@@ -1,7 +1,7 @@
 # Fuzz targets: under V=fuzz one libFuzzer program each; else one replay program over the corpus.
 FUZZ_SECONDS ?= 30
 FUZZ_NAMES   := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
-FUZZ_LIBS    := $(O)/libspank.a $(O)/liblaunch.a $(O)/liblive.a $(O)/libhvdrt.a $(O)/libnccl.a $(O)/libcpu.a $(O)/libsubmit.a $(O)/liboppage.a $(O)/libopcli.a $(O)/libopkube.a $(O)/libopcore.a $(O)/libcore.a $(O)/librendezvous.a $(O)/libwire.a $(O)/libcontract.a $(O)/libbase.a
+FUZZ_LIBS    := $(O)/libspank.a $(O)/liblaunch.a $(O)/libhvdrt.a $(O)/libnccl.a $(O)/libcpu.a $(O)/libsubmit.a $(O)/liboppage.a $(O)/libopcli.a $(O)/libopkube.a $(O)/libopcore.a $(O)/liblive.a $(O)/libcore.a $(O)/librendezvous.a $(O)/libwire.a $(O)/libcontract.a $(O)/libbase.a
 FUZZ_LDLIBS  := -lcurl -ljansson -lyaml -lsodium
 FUZZ_OBJS    := $(FUZZ_NAMES:%=$(O)/tests/fuzz/%_fuzz.o)
 

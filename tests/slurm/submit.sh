@@ -72,7 +72,7 @@ submit_run rule
 is 'a failure rule ends the job, by the code of the first task that failed' '2 starts FAILED 4:0' \
     "$(submit_starts rule) starts $(submit_state "$job" JobState) $(submit_state "$job" ExitCode)"
 
-submit_job cancelled 'backoffLimit: 2' 1 "sh, -c, '$(sed 's/exit .*/trap \"exit 3\" TERM; sleep 300 \& wait/' <<<"$count")', $submit_dir/cancelled" ''
+submit_job cancelled 'backoffLimit: 2' 1 "sh, -c, '${count%exit*}trap \"exit 3\" TERM; sleep 300 & wait', $submit_dir/cancelled" ''
 out=$(hvd_submit "$submit_dir/cancelled.yaml" -- -o "$submit_dir/cancelled.out" 2>/dev/null)
 job=${out##* }
 within 120 test -s "$submit_dir/cancelled.log"
