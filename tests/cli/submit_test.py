@@ -167,7 +167,7 @@ def values_reach_the_program_unchanged() -> None:
     choose = random.Random(27)
     names = ["A", "B", "PATH", "IFS", "srun", "code", "limit", "ENV", "LD_X", "_"]
     with Calls() as calls:
-        for n in range(60):
+        for n in range(20):
             texts = ["".join(choose.choices(HOSTILE, k=choose.randint(0, 6))) for _ in range(12)]
             env = dict(zip(names, texts))
             known = {"OUT": "from 'outside' $(A)"}
