@@ -30,6 +30,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 #include "spank_plugin/layout.h"
+#include "spank_plugin/pages.h"
 #include "spank_plugin/seal.h"
 
 #define MAX_HOSTFILE_BYTES ((1u << 20) - 8192u)
@@ -128,6 +129,7 @@ int node_side_make_dir(struct node_side *n,
 {
     char path[sizeof(n->token_file) - sizeof(token_name)];
     CLEANUP(fd_close) int base_fd = -1;
+    n->uid = step->uid;
     (void)snprintf(n->name, sizeof(n->name), "%u.%u.%u.%ld", step->job_id,
                    step->step_id, step->node_id, (long)getpid());
     (void)snprintf(path, sizeof(path), "%s/%s", base, n->name);
@@ -200,7 +202,9 @@ void node_side_release(struct node_side *n)
     token_wipe(&n->ticket.token);
     fd_close(&n->token_fd);
     fd_close(&n->hosts_fd);
-    if (n->base_fd >= 0)
+    if (n->base_fd >= 0) {
         remove_dir(n->base_fd, n->name);
+        pages_remove(n->name, n->uid);
+    }
     fd_close(&n->base_fd);
 }

@@ -14,6 +14,7 @@
 /* Start with NODE_SIDE_INIT. */
 struct node_side {
     char name[64];          /* JOB.STEP.NODE.PID in the base directory */
+    uid_t uid;              /* of the step's user */
     int base_fd;            /* -1: there is no directory of ours */
     int token_fd, hosts_fd; /* open for writing until the files are filled */
     char token_file[CONTRACT_PATH_MAX], hostfile[CONTRACT_PATH_MAX];
@@ -38,8 +39,8 @@ int node_side_open_ticket(struct node_side *n,
                           struct err *err);
 /* user_init: writes token and hostfile, together less than 1 MiB. */
 int node_side_fill(struct node_side *n, struct spank_handle *sp, struct err *err);
-/* exit, as root: removes the two files and the directory, by three system calls.
- * Accepts any state. */
+/* exit, as root: removes the two files and the directory, by three system calls, and
+ * the folder with the ranks' pages (pages.h). Accepts any state. */
 void node_side_release(struct node_side *n);
 
 #endif

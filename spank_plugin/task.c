@@ -27,6 +27,7 @@
 #include "spank_plugin/guard.h"
 #include "spank_plugin/layout.h"
 #include "spank_plugin/output.h"
+#include "spank_plugin/pages.h"
 #include "spank_plugin/ticket.h"
 
 #define MAX_PATH_BYTES (1u << 20)
@@ -130,6 +131,24 @@ static int add_tf_config(struct spank_handle *sp,
     return rc ? rc : slurm_io_setenv(sp, "TF_CONFIG", strbuf_str(&text), err);
 }
 
+/* A step that hvd-status cannot see runs all the same. */
+static int add_pages(struct spank_handle *sp,
+                     const struct node_side *node,
+                     const struct contract *c,
+                     bool is_verbose,
+                     struct err *err)
+{
+    char dir[CONTRACT_PATH_MAX];
+    struct err why = ERR_INIT;
+    const char *set = slurm_io_getenv(sp, "HVD_STATS_DIR");
+    if (pages_make(node->name, &c->place, set, dir, sizeof(dir), &why) == 0)
+        return slurm_io_setenv(sp, "HVD_STATS_DIR", dir, err);
+    if (is_verbose)
+        slurm_io_print("%s: hvd-status does not show rank %u: %s", c->hostname,
+                       c->place.rank, why.text);
+    return 0;
+}
+
 static int task_read_place(struct spank_handle *sp,
                            const struct node_side *node,
                            const struct step_options *opt,
@@ -174,6 +193,8 @@ static int task_set_environment(struct spank_handle *sp,
         rc = add_options(sp, opt, err);
     if (!rc)
         rc = add_tf_config(sp, node, &roles, err);
+    if (!rc)
+        rc = add_pages(sp, node, c, step_options_is_on(opt, OWN_VERBOSE), err);
     if (!rc && step_options_is_on(opt, OWN_VERBOSE) && c->place.local_rank == 0)
         slurm_io_print(
             "%s: %u of %u tasks here, the first is rank %u; rendezvous at %s "

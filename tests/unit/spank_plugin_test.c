@@ -222,6 +222,77 @@ UNIT_TEST(a_task_gets_the_contract_and_no_ticket)
     assert_int_equal(access(kept, F_OK), -1);
 }
 
+/* --- the folder for pages --- */
+
+static void task_run(const char *stats_dir)
+{
+    gate_start();
+    start_node(sealed_ticket());
+    fake.argv[0] = guard_put("python");
+    fake_env("HVD_STATS_DIR", stats_dir);
+    assert_int_equal(slurm_spank_task_init(&fake, 1, args), 0);
+    gate_stop();
+}
+
+static void pages_folder(char ret[128])
+{
+    (void)snprintf(ret, 128, "/dev/shm/hvd_step.42.0.1.%ld", (long)getpid());
+}
+
+static void expect_task_file(const char *dir, const char *stats_dir)
+{
+    char path[160], want[320];
+    char *text = NULL;
+    size_t n;
+    struct err err = ERR_INIT;
+    (void)snprintf(path, sizeof(path), "%s/task.1", dir);
+    (void)snprintf(want, sizeof(want), "%ld 2 %s\n", (long)getpid(), stats_dir);
+    assert_int_equal(fd_read_file(path, 1000, &text, &n, &err), 0);
+    assert_string_equal(text, want);
+    mem_free(text);
+}
+
+UNIT_TEST(a_task_keeps_its_page_where_hvd_status_finds_it)
+{
+    char dir[128], file[160];
+    struct stat st;
+    pages_folder(dir);
+    task_run(NULL);
+    assert_string_equal(fake_getenv("HVD_STATS_DIR"), dir);
+    assert_int_equal(stat(dir, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    expect_task_file(dir, dir);
+    (void)snprintf(file, sizeof(file), "%s/rank.1", dir);
+    assert_int_equal(fd_write_file(file, "page", 4, 0644, NULL), 0);
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    assert_int_equal(access(dir, F_OK), -1);
+}
+
+UNIT_TEST(the_users_own_folder_for_pages_stays_and_that_of_an_outer_step_does_not)
+{
+    char dir[128];
+    pages_folder(dir);
+    task_run("/my/pages");
+    assert_string_equal(fake_getenv("HVD_STATS_DIR"), "/my/pages");
+    expect_task_file(dir, "/my/pages");
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    assert_int_equal(access(dir, F_OK), -1);
+    task_run("/dev/shm/hvd_step.41.3.0.77");
+    assert_string_equal(fake_getenv("HVD_STATS_DIR"), dir);
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+}
+
+UNIT_TEST(a_folder_for_pages_that_is_no_folder_is_not_used_and_not_removed)
+{
+    char dir[128];
+    pages_folder(dir);
+    assert_int_equal(symlink(run_dir, dir), 0);
+    task_run(NULL);
+    assert_null(fake_getenv("HVD_STATS_DIR"));
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    assert_int_equal(unlink(dir), 0);
+}
+
 /* Its own tasks print it: they cannot reach the gate. */
 UNIT_TEST(a_node_without_the_token_reports_itself)
 {
