@@ -13,6 +13,8 @@
 #include "runtime/launch/report.h"
 #include "runtime/launch/rsh.h"
 #include "runtime/launch/serve.h"
+#include "runtime/launch/step_node.h"
+#include "runtime/launch/step_status.h"
 
 static const char usage[] =
     "usage: hvd-agent run [--] command [arguments]\n"
@@ -88,17 +90,19 @@ static int main_token(char **argv)
     return 1;
 }
 
-static bool program_is_rsh(const char *program)
+static bool program_is(const char *program, const char *name)
 {
     const char *slash = strrchr(program, '/');
-    return !strcmp(slash ? slash + 1 : program, RSH_NAME);
+    return !strcmp(slash ? slash + 1 : program, name);
 }
 
 int main(int argc, char **argv)
 {
     const char *command = argc > 1 ? argv[1] : "";
-    if (argc && program_is_rsh(argv[0]))
+    if (argc && program_is(argv[0], RSH_NAME))
         return agent_rsh(argv + 1);
+    if (argc && program_is(argv[0], STEP_STATUS_PROGRAM))
+        return step_status(argv + 1);
     if (!strcmp(command, "rsh"))
         return agent_rsh(argv + 2);
     if (!strcmp(command, "--help") || !strcmp(command, "-h")
@@ -124,6 +128,8 @@ int main(int argc, char **argv)
         return examine_command(argv + 2);
     if (!strcmp(command, "token"))
         return main_token(argv);
+    if (!strcmp(command, "step"))
+        return agent_step(argv + 2);
     if (!strcmp(command, "attach"))
         return main_attach(argv[2]);
     return *command ? main_refuse_usage("unknown command ", command)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Called by the agents and by local_job.c, in the main thread. */
+/* Called by the agents, local_job.c and step_node.c, in the main thread. */
 #include "runtime/launch/live_host.h"
 
 #include <fcntl.h>
@@ -112,7 +112,7 @@ static bool live_host_tick_records(struct live_host *h,
     for (uint32_t i = 0; r && i < h->c.n; i++) {
         CLEANUP(strbuf_release) struct strbuf b = {0};
         bool was_stopped = h->watched && h->watched[i].stopped_ns > 0;
-        pid_t pid = local_ranks_pid(local, i);
+        pid_t pid = h->c.pids ? h->c.pids[i] : local_ranks_pid(local, i);
 
         if (!is_due && !was_stopped && !live_host_sees_stop(h, i, pid))
             continue;
@@ -207,7 +207,7 @@ void live_host_examine(struct live_host *h, uint32_t number)
     rc = examine_list(h->c.dir, &v, &n);
     n = rc == 0 ? live_host_select_own(h, v, n) : 0;
     if (n > 0)
-        rc = examination_start(v, n, h->c.dir, true, &h->exam, &err);
+        rc = examination_start(v, n, h->c.dir, !h->c.pids, &h->exam, &err);
     if (rc < 0)
         log_warn("cannot examine the ranks", "cause=\"%s\"",
                  *err.text ? err.text : "out of memory");

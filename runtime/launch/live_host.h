@@ -21,6 +21,8 @@ struct live_host_config {
     const char *dir;              /* HVD_STATS_DIR of the ranks */
     const struct contract *ranks; /* of this host */
     uint32_t n;
+    const pid_t *pids; /* of the ranks, where another program has started them; 0: it has
+                        * exited. NULL: local_ranks.h knows */
     struct trainer
         *trainer; /* its reports are progress of the first rank; NULL: none */
     /* Sends a part to the leader. number: of the examination; else 0. */
@@ -48,7 +50,7 @@ struct live_host {
 /* The ranks were started. */
 void live_host_begin(struct live_host *h, const struct live_host_config *c);
 void live_host_end(struct live_host *h); /* accepts a zeroed one */
-/* Sends what is due. *ret_next_ns is lowered to the time of the next call. */
+/* Sends what is due. local: NULL with pids. *ret_next_ns is lowered to the time of the next call. */
 void live_host_tick(struct live_host *h,
                     const struct local_ranks *local,
                     uint64_t *ret_next_ns);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Called by the hub, in its thread, and by local_job.c, remote.c and remote_receive.c, in
- * the main thread. */
+/* Called by the hub, in its thread, and by local_job.c, remote.c, remote_receive.c and
+ * step_status.c, in the main thread. */
 #include "runtime/launch/live_lead.h"
 
 #include <errno.h>
@@ -122,7 +122,7 @@ static void lead_put_record(struct live_lead *l)
 
 static void lead_end_stall(struct live_lead *l)
 {
-    if (l->job.stall.since_wall_us > 0)
+    if (l->job.stall.since_wall_us > 0 && !l->c.is_silent)
         log_info("the stall is over", "tensor=\"%s\"", l->job.stall.tensor);
     l->record = (struct stall_record){0};
     exam_cancel(&l->exam);
@@ -243,6 +243,8 @@ static void lead_conclude(struct live_lead *l)
     if (l->job.stall.since_wall_us == 0)
         return; /* a reader has asked */
     lead_put_stall(l, &s);
+    if (l->c.is_silent)
+        return;
     log_warn("the job hangs", "cause=%s verdict=\"%s\"", live_cause_name(s.cause),
              s.text);
     if (l->exam.text)
@@ -266,12 +268,12 @@ static void lead_check_straggler(struct live_lead *l)
                                  .cost_s = v->cost_s,
                                  .share = v->share,
                                  .since_wall_us = v->since_wall_us};
-    if (v->rank < 0 && before >= 0)
+    if (v->rank < 0 && before >= 0 && !l->c.is_silent)
         log_info("no rank delays the other ranks any more", "before=%d", before);
     if (v->rank < 0)
         return;
     (void)snprintf(s->host, sizeof(s->host), "%s", lead_host_of(l, (uint32_t)v->rank));
-    if (v->rank != before)
+    if (v->rank != before && !l->c.is_silent)
         log_warn(v->is_worker ? "all ranks of a worker delay the other ranks"
                               : "a rank delays the other ranks",
                  "rank=%d worker=%u host=%s ms_per_step=%.3f share=%.2f", v->rank,

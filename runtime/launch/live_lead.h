@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the leader of a job (the hub, or horovodrun) knows of its progress: records of all
+/* What the leader of a job (the hub, horovodrun, or hvd-status) knows of its progress: records of all
  * ranks come in, the report goes out to readers.
  *
  * When rank 0 reports a stall, or a process is stopped, the leader has all ranks examined:
@@ -34,6 +34,7 @@ struct live_lead_config {
     /* Asks the agents of all hosts to examine their ranks. */
     void (*examine)(void *arg, uint32_t number);
     const char *(*host_of)(void *arg, uint32_t rank); /* "": unknown */
+    bool is_silent; /* its log is not the job's: stalls and stragglers are not logged */
     void *arg;
 };
 

@@ -18,8 +18,10 @@ LIBYAML := $(shell gcc -print-file-name=libyaml.a)
 $(O)/runtime/launch/config_file.o: XFLAGS := -idirafter /usr/include
 $(eval $(call program,horovodrun,runtime/launch/horovodrun_main.c,$(LAUNCH_LIBS),$(LIBYAML) $(LIBSODIUM) $(LIBJANSSON)))
 $(eval $(call unit,launch,$(LAUNCH_LIBS) core wire base,$(LIBYAML) $(LIBSODIUM) $(LIBJANSSON) -lm))
-ALL_BINS += $(O)/bin/hvd-agent $(O)/bin/horovodrun $(O)/bin/hvd-rsh
-$(O)/bin/hvd-rsh: $(O)/bin/hvd-agent
+# Other names of hvd-agent.
+AGENT_NAMES := hvd-rsh hvd-status
+ALL_BINS += $(O)/bin/hvd-agent $(O)/bin/horovodrun $(AGENT_NAMES:%=$(O)/bin/%)
+$(AGENT_NAMES:%=$(O)/bin/%): $(O)/bin/hvd-agent
 	@ln -sfn hvd-agent $@
 
 # The installed tree, as it is under /opt/ringmaster in the runtime image. The launchers are static
@@ -36,7 +38,7 @@ stage-bin:
 	    [ $(STAGE)/bin/$$p -nt $(BUILD)/static/bin/$$p ] || \
 	    { strip -o $(STAGE)/bin/.$$p $(BUILD)/static/bin/$$p && mv -f $(STAGE)/bin/.$$p $(STAGE)/bin/$$p; } || exit; done
 	@ln -sfn horovodrun $(STAGE)/bin/perseusrun
-	@ln -sfn hvd-agent $(STAGE)/bin/hvd-rsh
+	@for p in $(AGENT_NAMES); do ln -sfn hvd-agent $(STAGE)/bin/$$p; done
 stage: stage-bin stage-python ## the installed tree: portable runtime and launchers in $(BUILD)/stage
 	@mkdir -p $(STAGE)/lib
 	@cmp -s $(STAGE)/python/_hvd/libhvd.so $(STAGE)/lib/libhvd.so \
@@ -53,11 +55,12 @@ install: stage ## install runtime and launchers to PREFIX (default /usr/local), 
 	    $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man1 \
 	    $(DESTDIR)$(PREFIX)/share/man/man7 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	@$(STAGE)/bin/hvd-agent install $(DESTDIR)$(PREFIX)/lib/ringmaster
-	@for p in horovodrun perseusrun hvd-agent hvd-rsh hvd-gpu; do \
+	@for p in horovodrun perseusrun hvd-agent $(AGENT_NAMES) hvd-gpu; do \
 	    ln -sfn ../lib/ringmaster/bin/$$p $(DESTDIR)$(PREFIX)/bin/$$p; done
 	@for f in libhvd.so libhvd_cuda.so; do ln -sfn ringmaster/lib/$$f $(DESTDIR)$(PREFIX)/lib/$$f; done
 	@install -m 644 runtime/include/hvd.h $(DESTDIR)$(PREFIX)/include/hvd.h
-	@install -m 644 runtime/launch/horovodrun.1 runtime/launch/hvd-agent.1 runtime/backend/nccl/hvd-gpu.1 \
+	@install -m 644 runtime/launch/horovodrun.1 runtime/launch/hvd-agent.1 \
+	    runtime/launch/hvd-status.1 runtime/backend/nccl/hvd-gpu.1 \
 	    $(DESTDIR)$(PREFIX)/share/man/man1/
 	@install -m 644 runtime/hvd-environment.7 $(DESTDIR)$(PREFIX)/share/man/man7/
 	@ln -sfn horovodrun.1 $(DESTDIR)$(PREFIX)/share/man/man1/perseusrun.1

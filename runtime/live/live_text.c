@@ -66,28 +66,36 @@ text_put_count(const char *name, int64_t n, int64_t total, struct strbuf *out)
         strbuf_printf(out, " of %lld", (long long)total);
 }
 
+/* ", step 12 of 100 (12 %), 3.2 steps/s, ends in 28 s", or nothing. */
+static void text_put_step(const struct live_report *r, struct strbuf *out)
+{
+    const struct live_progress *p = &r->progress;
+    double eta_s = live_eta_s(r);
+
+    text_put_count("step", p->step, p->total_steps, out);
+    if (p->step >= 0 && p->total_steps > 0)
+        strbuf_printf(out, " (%.0f %%)",
+                      floor(100.0 * (double)p->step / (double)p->total_steps));
+    text_put_count("epoch", p->epoch, p->total_epochs, out);
+    if (p->step < 0 && r->n_steps > 0)
+        strbuf_printf(out, ", %llu steps", (unsigned long long)r->n_steps);
+    if (r->rates.steps_per_s >= 0)
+        strbuf_printf(out, ", %.3g steps/s", r->rates.steps_per_s);
+    if (p->samples_per_s >= 0)
+        strbuf_printf(out, ", %.4g samples/s", p->samples_per_s);
+    if (eta_s >= 0) {
+        strbuf_puts(out, ", ends in ");
+        live_put_duration(eta_s, out);
+    }
+}
+
 static void text_put_progress(const struct live_report *r, struct strbuf *out)
 {
     const struct live_progress *p = &r->progress;
     CLEANUP(strbuf_release) struct strbuf line = {0};
-    double eta_s = live_eta_s(r);
 
     strbuf_init(&line, 4096);
-    text_put_count("step", p->step, p->total_steps, &line);
-    if (p->step >= 0 && p->total_steps > 0)
-        strbuf_printf(&line, " (%.0f %%)",
-                      floor(100.0 * (double)p->step / (double)p->total_steps));
-    text_put_count("epoch", p->epoch, p->total_epochs, &line);
-    if (p->step < 0 && r->n_steps > 0)
-        strbuf_printf(&line, ", %llu steps", (unsigned long long)r->n_steps);
-    if (r->rates.steps_per_s >= 0)
-        strbuf_printf(&line, ", %.3g steps/s", r->rates.steps_per_s);
-    if (p->samples_per_s >= 0)
-        strbuf_printf(&line, ", %.4g samples/s", p->samples_per_s);
-    if (eta_s >= 0) {
-        strbuf_puts(&line, ", ends in ");
-        live_put_duration(eta_s, &line);
-    }
+    text_put_step(r, &line);
     if (line.n > 0)
         strbuf_printf(out, "Progress: %s\n", strbuf_str(&line) + 2);
     for (uint32_t i = 0; i < p->n_metrics; i++) {
@@ -121,6 +129,19 @@ static void text_put_times(const struct live_times *t, struct strbuf *out)
     strbuf_puts(out, ", stalled ");
     live_put_duration((double)t->stalled_ms / 1e3, out);
     strbuf_putc(out, '\n');
+}
+
+void live_report_line(const struct live_report *r, struct strbuf *out)
+{
+    strbuf_printf(out, "%s: %u ranks", live_state_name(r->state), r->size);
+    text_put_step(r, out);
+    if (r->stall.since_wall_us > 0) {
+        strbuf_puts(out, "; ");
+        text_put(r->stall.text, out);
+    } else if (r->straggler.rank >= 0) {
+        strbuf_printf(out, "; the other ranks wait for rank %d on ", r->straggler.rank);
+        text_put(r->straggler.host, out);
+    }
 }
 
 void live_report_text(const struct live_report *r, struct strbuf *out)

@@ -12,6 +12,8 @@ void live_put_duration(double seconds, struct strbuf *out);
 /* Appends the report: one line for each thing that is known. Control characters in names
  * become '?'. */
 void live_report_text(const struct live_report *r, struct strbuf *out);
+/* Appends it in short, without line feed: "Training: 8 ranks, step 12 of 100, .." */
+void live_report_line(const struct live_report *r, struct strbuf *out);
 /* Appends a table of ranks: its head (r NULL), or one line. */
 void live_rank_text(const struct live_rank *r, struct strbuf *out);
 

@@ -239,6 +239,10 @@ is 'the user may say --kill-on-bad-exit=0' 'done' "$out"
 # shellcheck source=tests/slurm/gpu.sh
 . "$HERE/gpu.sh"
 
+# --- status ---------------------------------------------------------------------------------------
+# shellcheck source=tests/slurm/status.sh
+. "$HERE/status.sh"
+
 # --- without the plugin: found, not started, by us -----------------------------------------------
 : >"$RUN/etc/plugstack.conf"
 # shellcheck source=tests/slurm/found.sh

@@ -262,4 +262,33 @@ UNIT_TEST(a_rank_is_stopped_until_its_record_says_otherwise)
     live_job_release(&j);
 }
 
+UNIT_TEST(a_leader_that_joins_later_counts_the_time_before)
+{
+    struct live_job j;
+    struct live_report r;
+    struct live_stall stall = {.since_wall_us = WALL_US - 60 * 1000000u, .rank = -1};
+
+    live_job_init(&j, 7 * NS_PER_S, WALL_US);
+    live_job_meet(&j, 0, 1);
+    assert_int_equal(live_job_start(&j, 2, 2), 0);
+    live_job_join(&j, 100000, 0);
+    live_job_advance(&j, 9 * NS_PER_S);
+    job_take_all(&j, 80);
+    live_job_join(&j, 0, 80000);
+    live_job_report(&j, WALL_US, &r);
+    assert_int_equal(r.state, LIVE_TRAINING);
+    assert_int_equal(r.run_wall_us, WALL_US - 100 * 1000000u);
+    assert_int_equal(r.times.starting_ms, 22000);
+    assert_int_equal(r.times.training_ms, 80000);
+    live_job_set_stall(&j, &stall, WALL_US);
+    live_job_report(&j, WALL_US, &r);
+    assert_int_equal(r.times.training_ms, 20000);
+    assert_int_equal(r.times.stalled_ms, 60000);
+    live_job_join(&j, 0, 999000); /* a page may say anything */
+    live_job_report(&j, WALL_US, &r);
+    assert_int_equal(r.times.starting_ms, 0);
+    assert_int_equal(times_sum_ms(&r.times), 102000);
+    live_job_release(&j);
+}
+
 UNIT_MAIN(NULL, NULL)

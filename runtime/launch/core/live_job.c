@@ -115,6 +115,19 @@ int live_job_start(struct live_job *j, uint32_t size, uint32_t slots)
     return 0;
 }
 
+void live_job_join(struct live_job *j, uint64_t run_ms, uint64_t world_ms)
+{
+    uint64_t *starting = &j->part_ns[LIVE_STARTING], ns = world_ms * NS_IN_MS;
+
+    *starting += run_ms * NS_IN_MS;
+    j->run_wall_us -= run_ms * MS_IN_S;
+    if (ns > *starting)
+        ns = *starting;
+    *starting -= ns;
+    j->part_ns[LIVE_TRAINING] += ns;
+    j->unmoved_ns += ns;
+}
+
 void live_job_end(struct live_job *j)
 {
     live_job_set_state(j, LIVE_ENDING);

@@ -49,6 +49,10 @@ void live_job_meet(struct live_job *j, uint32_t generation, uint32_t n_workers);
 void live_job_set_present(struct live_job *j, uint32_t n_present);
 /* The ranks are being started. -ENOMEM: their records are ignored. */
 int live_job_start(struct live_job *j, uint32_t size, uint32_t slots);
+/* For a leader that begins to look at ranks that run already: they were started run_ms
+ * ago, and their world began world_ms ago. After live_job_start, and again when their
+ * world is known to be complete; run_ms is 0 then. */
+void live_job_join(struct live_job *j, uint64_t run_ms, uint64_t world_ms);
 /* A record of the current world. Unknown ranks are ignored. */
 void live_job_take(struct live_job *j, const struct live_rank *r);
 /* A rank whose process has been stopped for LIVE_STOPPED_MS; NULL: none. */

@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nothing of ours runs beside the ranks of a Slurm step that could be asked. So hvd-status
+ * starts a second, overlapping step, one task on each node:
+ *
+ *   squeue -> which step, whose, on which nodes
+ *   srun --jobid=J --overlap -N<nodes> hvd-agent step J.S
+ *        <- lines: records, rank 0's stall, findings (core/step_line.h)
+ *        -> "E n": examine the ranks
+ *
+ * and leads the job for as long as it looks, with the code of the hub (live_lead.h). Slurm
+ * authenticates: only the job's user can start a step in the job.
+ *
+ * One look takes two records of each rank, LIVE_EVERY_S seconds apart, for rates. A rank
+ * that delays the others is known after STRAGGLE_WINDOWS windows, so with --watch only.
+ * Called by agent_main.c. */
+#include "runtime/launch/step_status.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/mem.h"
+#include "runtime/contract/hostlist.h"
+#include "runtime/launch/core/step_line.h"
+#include "runtime/launch/live_lead.h"
+#include "runtime/launch/report.h"
+#include "runtime/launch/step_srun.h"
+#include "runtime/live/live_text.h"
+
+#define PRINT_NS   (LIVE_EVERY_S * NS_PER_S)
+#define RATES_NS   (8 * NS_PER_S)  /* after this a report needs no rates */
+#define ANSWER_NS  (15 * NS_PER_S) /* for the other nodes, after the first */
+#define FIRST_NS   (30 * NS_PER_S) /* for the first node */
+#define COMMENT_NS (60 * NS_PER_S)
+#define QUERY_MAX  (1u << 20)
+#define INPUT_MAX  (1u << 20)
+
+struct step_peer { /* the process on a node */
+    struct step_part part;
+    bool is_present, has_ranks;
+};
+
+struct step_watch {
+    bool is_json, with_ranks, repeats, comments;
+    struct slurm_commands slurm;
+    struct step_word word;
+    struct step_found found;
+    struct hostlist hosts; /* of the step; a task's node is at its index */
+    char *nodes;           /* the same as Slurm writes it */
+    struct slurm_srun srun;
+    struct live_lead lead;
+    struct step_peer *peers; /* [hosts.n] */
+    uint32_t *peer_of;       /* [found.n_tasks] by rank */
+    uint32_t n_present, n_with_ranks;
+    bool has_begun, has_world; /* ranks are known; all are in the world */
+    uint64_t world_ms;
+    struct strbuf stall; /* that came before has_world */
+    bool has_stall;
+    struct strbuf in;
+    uint64_t begin_ns, print_ns, comment_ns;
+    bool has_printed;
+};
+
+static const char usage[] =
+    "usage: hvd-status [--watch] [--json] [--verbose] [--comment] JOB[.STEP]\n\n"
+    "Prints what the ranks of a running srun --hvd do: progress, stall, straggler.\n"
+    "  --watch    every 5 seconds, until the step ends\n"
+    "  --json     one JSON object a report\n"
+    "  --verbose  also each rank and, in a stall, the stacks\n"
+    "  --comment  with --watch: puts one line into the job's comment, once a minute "
+    "at\n"
+    "             most (squeue -O Comment, scontrol show job)\n";
+
+/* --- the lead --------------------------------------------------------------------- */
+
+static void watch_examine(void *arg, uint32_t number)
+{
+    struct step_watch *w = arg;
+    char line[32];
+    int n = snprintf(line, sizeof(line), "E %u\n", number);
+
+    (void)fd_write_full(w->srun.fd, line, (size_t)n, clock_now_ns() + NS_PER_S);
+}
+
+static const char *watch_host_of(void *arg, uint32_t rank)
+{
+    const struct step_watch *w = arg;
+
+    return rank < w->found.n_tasks ? w->hosts.v[w->peer_of[rank]].name : "";
+}
+
+static void watch_init_lead(struct step_watch *w)
+{
+    const struct live_lead_config c = {.examine = watch_examine,
+                                       .host_of = watch_host_of,
+                                       .is_silent = true,
+                                       .arg = w};
+
+    live_lead_init(&w->lead, &c);
+    live_lead_meet(&w->lead, 0, (uint32_t)w->hosts.n);
+    live_lead_set_present(&w->lead, w->n_present);
+}
+
+/* Ranks of a node as horovodrun places them; 1 where Slurm has dealt them differently. */
+static uint32_t watch_slots(const struct step_watch *w, const struct step_hello *h)
+{
+    bool is_block = h->last - h->first + 1 == h->n_ranks && h->first % h->n_ranks == 0;
+
+    return is_block && (uint64_t)h->n_ranks * w->hosts.n == h->size ? h->n_ranks : 1;
+}
+
+static void watch_begin(struct step_watch *w, const struct step_hello *h)
+{
+    w->has_begun = true;
+    live_lead_release(&w->lead);
+    watch_init_lead(w);
+    live_lead_start(&w->lead, h->size, watch_slots(w, h));
+    live_job_join(&w->lead.job, h->run_ms, 0);
+}
+
+static void watch_take_hello(struct step_watch *w, struct step_peer *p, struct err *err)
+{
+    struct step_hello h;
+
+    if (step_hello_parse(strbuf_str(&p->part.data), p->part.data.n, &h, err) < 0)
+        return;
+    if (h.size > 0 && h.size != w->found.n_tasks) {
+        (void)err_set(err, -EPROTO, "%s: a job of %u ranks, but the step has %u tasks",
+                      h.host, h.size, w->found.n_tasks);
+        return;
+    }
+    w->n_present += !p->is_present;
+    w->n_with_ranks += h.n_ranks > 0;
+    w->n_with_ranks -= p->has_ranks;
+    p->is_present = true;
+    p->has_ranks = h.n_ranks > 0;
+    live_lead_set_present(&w->lead, w->n_present);
+    if (p->has_ranks && !w->has_begun)
+        watch_begin(w, &h);
+}
+
+static void watch_give(struct step_watch *w,
+                       enum live_part part,
+                       uint32_t number,
+                       const struct strbuf *b)
+{
+    live_lead_take_part(&w->lead, part, number, strbuf_str(b), b->n);
+}
+
+static void watch_take_record(struct step_watch *w, uint32_t peer)
+{
+    const struct strbuf *b = &w->peers[peer].part.data;
+    AUTOFREE struct live_rank *r = mem_alloc(sizeof(*r));
+
+    if (!r || live_rank_unpack(strbuf_str(b), b->n, r, NULL) < 0
+        || r->rank >= w->found.n_tasks)
+        return;
+    w->peer_of[r->rank] = peer;
+    if (r->state == LIVE_RANK_IN_WORLD && r->age_ms > w->world_ms)
+        w->world_ms = r->age_ms;
+    watch_give(w, LIVE_PART_RECORD, 0, b);
+    if (w->has_world || w->lead.job.state != LIVE_TRAINING)
+        return;
+    w->has_world = true;
+    live_job_join(&w->lead.job, 0, w->world_ms);
+    if (w->has_stall)
+        watch_give(w, LIVE_PART_STALL, 0, &w->stall);
+}
+
+static void watch_take_part(struct step_watch *w, uint32_t peer, struct err *err)
+{
+    struct step_peer *p = &w->peers[peer];
+
+    switch (p->part.kind) {
+    case STEP_HELLO:
+        watch_take_hello(w, p, err);
+        break;
+    case STEP_RECORD:
+        watch_take_record(w, peer);
+        break;
+    case STEP_STALL:
+        strbuf_clear(&w->stall);
+        strbuf_add(&w->stall, strbuf_str(&p->part.data), p->part.data.n);
+        w->has_stall = true;
+        if (w->has_world)
+            watch_give(w, LIVE_PART_STALL, 0, &p->part.data);
+        break;
+    case STEP_FINDING:
+        watch_give(w, LIVE_PART_FINDING, p->part.number, &p->part.data);
+        break;
+    }
+}
+
+static void watch_take_line(struct step_watch *w, const char *line)
+{
+    struct err err = ERR_INIT;
+    const char *rest;
+    uint32_t task;
+
+    if (!step_line_label(line, &task, &rest) || task >= w->hosts.n)
+        (void)err_set(&err, -EPROTO, "srun printed \"%.100s\"", line);
+    else if (step_part_take(&w->peers[task].part, rest, &err) > 0)
+        watch_take_part(w, task, &err);
+    if (err.code)
+        fprintf(stderr, "hvd-status: %s\n", err.text);
+}
+
+/* False: srun has closed its output. */
+static bool watch_read(struct step_watch *w)
+{
+    char text[65536];
+    ssize_t n = read(w->srun.fd, text, sizeof(text));
+    const char *from, *end;
+
+    if (n <= 0)
+        return n < 0 && (errno == EAGAIN || errno == EINTR);
+    strbuf_add(&w->in, text, (size_t)n);
+    if (strbuf_status(&w->in) < 0) {
+        strbuf_clear(&w->in);
+        return true;
+    }
+    from = strbuf_str(&w->in);
+    while ((end = strchr(from, '\n')) != NULL) {
+        w->in.p[end - w->in.p] = '\0';
+        watch_take_line(w, from);
+        from = end + 1;
+    }
+    w->in.n -= (size_t)(from - w->in.p);
+    memmove(w->in.p, from, w->in.n + 1);
+    return true;
+}
+
+/* --- the report ------------------------------------------------------------------- */
+
+static void watch_put_ranks(const struct step_watch *w, struct strbuf *out)
+{
+    const struct live_job *j = &w->lead.job;
+
+    if (w->is_json)
+        strbuf_putc(out, '[');
+    else
+        live_rank_text(NULL, out);
+    for (uint32_t i = 0; i < j->n_ranks; i++) {
+        struct live_rank r = j->ranks[i];
+
+        r.rank = i; /* of one that has not reported */
+        if (w->is_json && i > 0)
+            strbuf_putc(out, ',');
+        if (w->is_json)
+            live_rank_json(&r, out);
+        else
+            live_rank_text(&r, out);
+    }
+    if (w->is_json)
+        strbuf_puts(out, "]\n");
+}
+
+static void watch_comment(struct step_watch *w, const struct live_report *r)
+{
+    CLEANUP(strbuf_release) struct strbuf out = {0}, line = {0};
+    char scontrol[] = "scontrol", update[] = "update", job[32];
+    struct err err = ERR_INIT;
+
+    strbuf_init(&out, 4096);
+    strbuf_init(&line, 1024);
+    strbuf_puts(&line, "Comment=");
+    live_report_line(r, &line);
+    (void)snprintf(job, sizeof(job), "JobId=%u", w->found.job);
+    char *argv[] = {scontrol, update, job, line.p, NULL};
+    w->comment_ns = clock_now_ns() + COMMENT_NS;
+    if (strbuf_status(&line) == 0
+        && slurm_commands_run(&w->slurm, argv, SLURM_COMMAND_MS, &out, &err) < 0)
+        fprintf(stderr, "hvd-status: the job's comment: %s\n", err.text);
+}
+
+static void watch_print(struct step_watch *w)
+{
+    AUTOFREE struct live_report *r = mem_alloc(sizeof(*r));
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+
+    if (!r)
+        return; /* the next time */
+    strbuf_init(&out, REPORT_TEXT_MAX);
+    live_job_advance(&w->lead.job, clock_now_ns());
+    live_job_report(&w->lead.job, clock_wall_us(), r);
+    if (w->repeats && !w->is_json && isatty(1))
+        strbuf_puts(&out, "\033[H\033[2J");
+    else if (w->has_printed && !w->is_json)
+        strbuf_putc(&out, '\n');
+    if (w->is_json) {
+        live_report_json(r, &out);
+        strbuf_putc(&out, '\n');
+    } else {
+        strbuf_printf(&out, "Slurm job %u, step %u, on %s\n", w->found.job,
+                      w->found.step, w->nodes);
+        live_report_text(r, &out);
+    }
+    if (w->with_ranks)
+        watch_put_ranks(w, &out);
+    if (w->with_ranks && !w->is_json && r->stall.has_stacks && w->lead.exam.text)
+        strbuf_puts(&out, w->lead.exam.text);
+    (void)fwrite(strbuf_str(&out), 1, out.n, stdout);
+    (void)fflush(stdout);
+    w->has_printed = true;
+    if (w->comments && clock_now_ns() >= w->comment_ns)
+        watch_comment(w, r);
+}
+
+/* --- the loop --------------------------------------------------------------------- */
+
+/* Everything that one look can see is known. */
+static bool watch_is_complete(const struct step_watch *w)
+{
+    uint64_t age_ns = clock_now_ns() - w->begin_ns;
+
+    if (!w->has_begun || w->lead.exam.deadline_ns > 0)
+        return false;
+    if (age_ns >= ANSWER_NS)
+        return true;
+    return w->n_present == w->hosts.n
+           && (w->lead.job.n_samples >= 2 || age_ns >= RATES_NS);
+}
+
+static void watch_name_absent(const struct step_watch *w)
+{
+    CLEANUP(strbuf_release) struct strbuf names = {0};
+    unsigned n = 0;
+
+    strbuf_init(&names, 4096);
+    for (size_t i = 0; i < w->hosts.n; i++)
+        if (!w->peers[i].is_present && n++ < 8)
+            strbuf_printf(&names, "%s%s", n > 1 ? ", " : "", w->hosts.v[i].name);
+    fprintf(stderr, "hvd-status: %u of %zu nodes do not answer: %s%s\n", n, w->hosts.n,
+            strbuf_str(&names), n > 8 ? ", .." : "");
+}
+
+/* 0 or 1: the loop ends with this exit code; -1: it goes on. */
+static int watch_step(struct step_watch *w)
+{
+    uint64_t now_ns = clock_now_ns();
+
+    if (w->n_present > 0 && w->begin_ns == 0)
+        w->begin_ns = now_ns;
+    if (w->has_begun && w->n_with_ranks == 0) {
+        fprintf(stderr, "hvd-status: step %u.%u has ended\n", w->found.job,
+                w->found.step);
+        return !w->has_printed;
+    }
+    if (!w->has_begun && w->n_present == w->hosts.n
+        && now_ns - w->begin_ns >= RATES_NS) {
+        fprintf(stderr, "hvd-status: step %u.%u has no ranks of srun --hvd\n",
+                w->found.job, w->found.step);
+        return 1;
+    }
+    live_lead_serve(&w->lead);
+    if (now_ns < w->print_ns || !(w->has_printed || watch_is_complete(w)))
+        return -1;
+    if (!w->has_printed && w->n_present < w->hosts.n)
+        watch_name_absent(w);
+    watch_print(w);
+    w->print_ns = now_ns + PRINT_NS;
+    (void)fd_write_full(w->srun.fd, "\n", 1, now_ns + NS_PER_S); /* it is alive */
+    return w->repeats ? -1 : w->n_present < w->hosts.n;
+}
+
+static int watch_run(struct step_watch *w)
+{
+    uint64_t first_ns = clock_now_ns() + FIRST_NS;
+    int code = -1;
+
+    while (code < 0) {
+        struct pollfd p[3] = {{.fd = w->slurm.signals.fd, .events = POLLIN},
+                              {.fd = w->srun.fd, .events = POLLIN},
+                              {.fd = w->srun.child.stderr_fd, .events = POLLIN}};
+        uint64_t due_ns =
+            earlier_ns(live_lead_next_ns(&w->lead), clock_now_ns() + NS_PER_S);
+        int sig;
+
+        (void)poll(p, 3, clock_left_ms(due_ns));
+        slurm_srun_take_messages(&w->srun);
+        sig = slurm_srun_take_signals(&w->srun, &w->slurm);
+        if (sig)
+            return 128 + sig;
+        if (p[1].revents && !watch_read(w)) {
+            fprintf(stderr, "hvd-status: step %u.%u %s\n", w->found.job, w->found.step,
+                    w->has_begun ? "has ended" : "cannot be asked (srun failed)");
+            return !w->has_printed;
+        }
+        code = watch_step(w);
+        if (code < 0 && w->n_present == 0 && clock_now_ns() >= first_ns) {
+            fprintf(stderr,
+                    "hvd-status: step %u.%u: no node answers within %llu s (%s)\n",
+                    w->found.job, w->found.step,
+                    (unsigned long long)(FIRST_NS / NS_PER_S), w->nodes);
+            return 1;
+        }
+    }
+    return code;
+}
+
+/* --- start ------------------------------------------------------------------------ */
+
+static int watch_find(struct step_watch *w, struct err *err)
+{
+    CLEANUP(strbuf_release) struct strbuf jobs = {0}, steps = {0};
+    char squeue[] = "squeue", h[] = "-h", s[] = "-s", j[] = "-j", o[] = "-o";
+    char all[] = "--states=all", job_format[] = STEP_JOB_FORMAT;
+    char step_format[] = STEP_STEP_FORMAT, number[16];
+    char *job_argv[] = {squeue, h, all, j, w->word.job, o, job_format, NULL};
+    char *step_argv[] = {squeue, h, s, j, number, o, step_format, NULL};
+    uint32_t job;
+    int rc;
+
+    strbuf_init(&jobs, QUERY_MAX);
+    strbuf_init(&steps, QUERY_MAX);
+    rc = slurm_commands_run(&w->slurm, job_argv, SLURM_COMMAND_MS, &jobs, err);
+    if (rc == -EINVAL && jobs.n == 0) /* squeue has said why */
+        rc = 0;
+    rc = rc < 0 ? rc : step_list_job(strbuf_str(&jobs), &w->word, geteuid(), &job, err);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(number, sizeof(number), "%u", job);
+    rc = slurm_commands_run(&w->slurm, step_argv, SLURM_COMMAND_MS, &steps, err);
+    rc = rc < 0 ? rc
+                : step_list_choose(strbuf_str(&steps), &w->word, job, &w->found, err);
+    if (rc < 0)
+        return rc;
+    w->nodes = mem_alloc(w->found.nodes_len + 1);
+    if (!w->nodes)
+        return err_set(err, -ENOMEM, "out of memory");
+    memcpy(w->nodes, w->found.nodes, w->found.nodes_len);
+    w->nodes[w->found.nodes_len] = '\0';
+    w->found.nodes = w->nodes;
+    return hostlist_parse_slurm(w->nodes, &w->hosts, err);
+}
+
+static int watch_start(struct step_watch *w, struct err *err)
+{
+    char words[][24] = {"srun",
+                        "--overlap",
+                        "--mem=0",
+                        "--gres=none",
+                        "--ntasks-per-node=1",
+                        "--cpus-per-task=1",
+                        "--mpi=none",
+                        "--quiet",
+                        "--label",
+                        "--kill-on-bad-exit=0",
+                        "--job-name=" STEP_STATUS_NAME,
+                        "--export=NONE",
+                        "--chdir=/"};
+    char jobid[32], nodes[32], tasks[32], step[32];
+    AUTOFREE char *list = mem_alloc(w->found.nodes_len + 32);
+    char agent[] = "step";
+    char *argv[ARRAY_LEN(words) + 8];
+    size_t n = 0;
+
+    w->peers = mem_calloc(w->hosts.n, sizeof(*w->peers));
+    w->peer_of = mem_calloc(w->found.n_tasks, sizeof(*w->peer_of));
+    if (!list || !w->peers || !w->peer_of)
+        return err_set(err, -ENOMEM, "out of memory for %zu nodes", w->hosts.n);
+    (void)snprintf(list, w->found.nodes_len + 32, "--nodelist=%s", w->nodes);
+    (void)snprintf(jobid, sizeof(jobid), "--jobid=%u", w->found.job);
+    (void)snprintf(nodes, sizeof(nodes), "--nodes=%zu", w->hosts.n);
+    (void)snprintf(tasks, sizeof(tasks), "--ntasks=%zu", w->hosts.n);
+    (void)snprintf(step, sizeof(step), "%u.%u", w->found.job, w->found.step);
+    for (; n < ARRAY_LEN(words); n++)
+        argv[n] = words[n];
+    argv[n++] = jobid;
+    argv[n++] = nodes;
+    argv[n++] = tasks;
+    argv[n++] = list;
+    argv[n++] = w->slurm.self;
+    argv[n++] = agent;
+    argv[n++] = step;
+    argv[n] = NULL;
+    watch_init_lead(w);
+    return slurm_srun_start(&w->slurm, argv, &w->srun, err);
+}
+
+static void watch_release(struct step_watch *w)
+{
+    if (w->peers)
+        live_lead_release(&w->lead);
+    for (size_t i = 0; w->peers && i < w->hosts.n; i++)
+        step_part_release(&w->peers[i].part);
+    mem_free(w->peers);
+    mem_free(w->peer_of);
+    mem_free(w->nodes);
+    hostlist_release(&w->hosts);
+    strbuf_release(&w->in);
+    strbuf_release(&w->stall);
+    slurm_commands_release(&w->slurm);
+    mem_free(w);
+}
+
+/* -1, or the exit code. */
+static int watch_read_words(struct step_watch *w, char *const *argv)
+{
+    const struct {
+        const char *word, *letter;
+        bool *is_set;
+    } options[] = {{"--watch", "-w", &w->repeats},
+                   {"--json", "-j", &w->is_json},
+                   {"--verbose", "-v", &w->with_ranks},
+                   {"--comment", "-c", &w->comments}};
+    struct err err = ERR_INIT;
+    const char *job = NULL;
+
+    for (; *argv; argv++) {
+        bool is_known = false;
+
+        if (strcmp(*argv, "--help") == 0 || strcmp(*argv, "-h") == 0)
+            return fputs(usage, stdout) < 0;
+        for (size_t i = 0; i < ARRAY_LEN(options); i++)
+            if (strcmp(*argv, options[i].word) == 0
+                || strcmp(*argv, options[i].letter) == 0)
+                *options[i].is_set = is_known = true;
+        if (!is_known && (job || **argv == '-'))
+            (void)err_set(&err, -EINVAL, "unknown %s: %s",
+                          **argv == '-' ? "option" : "second job", *argv);
+        else if (!is_known)
+            job = *argv;
+    }
+    if (!err.code && !job)
+        (void)err_set(&err, -EINVAL, "the number of the job is missing");
+    if (!err.code && w->comments && !w->repeats)
+        (void)err_set(&err, -EINVAL, "--comment needs --watch");
+    if (!err.code)
+        (void)step_word_parse(job, &w->word, &err);
+    if (!err.code)
+        return -1;
+    fprintf(stderr, "hvd-status: %s (see hvd-status --help)\n", err.text);
+    return 2;
+}
+
+int step_status(char *const *argv)
+{
+    struct step_watch *w = mem_zalloc(sizeof(*w));
+    struct err err = ERR_INIT;
+    int code, rc;
+
+    if (!w) {
+        fprintf(stderr, "hvd-status: out of memory\n");
+        return 1;
+    }
+    code = watch_read_words(w, argv);
+    if (code >= 0) {
+        mem_free(w);
+        return code;
+    }
+    w->srun.fd = w->srun.child.stderr_fd = -1;
+    strbuf_init(&w->in, INPUT_MAX);
+    strbuf_init(&w->stall, STEP_PART_MAX);
+    rc = slurm_commands_init(&w->slurm, &err);
+    rc = rc < 0 ? rc : watch_find(w, &err);
+    rc = rc < 0 ? rc : watch_start(w, &err);
+    code = 1;
+    if (rc < 0)
+        fprintf(stderr, "hvd-status: %s\n", err.text);
+    else
+        code = watch_run(w);
+    slurm_srun_end(&w->srun, &w->slurm);
+    watch_release(w);
+    return code;
+}
