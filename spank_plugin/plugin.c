@@ -48,6 +48,12 @@ SPANK_PLUGIN(hvd, 1)
 
 #define MAX_HELP_BYTES 65536
 
+/* For hvd-slurm-check, which reads it in the file (runtime/launch/core/node_facts.h). */
+#define AS_TEXT(x)  #x
+#define VALUE_OF(x) AS_TEXT(x)
+static const char version_mark[] __attribute__((used)) =
+    "@(#)spank_hvd " HVD_VERSION_STRING " " VALUE_OF(SLURM_VERSION_NUMBER);
+
 static struct plugin {
     bool has_option; /* on a node: Slurm passed --hvd, and not "off" */
     struct step_options opt;

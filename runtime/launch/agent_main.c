@@ -13,6 +13,7 @@
 #include "runtime/launch/report.h"
 #include "runtime/launch/rsh.h"
 #include "runtime/launch/serve.h"
+#include "runtime/launch/slurm_check.h"
 #include "runtime/launch/step_node.h"
 #include "runtime/launch/step_status.h"
 
@@ -103,6 +104,8 @@ int main(int argc, char **argv)
         return agent_rsh(argv + 1);
     if (argc && program_is(argv[0], STEP_STATUS_PROGRAM))
         return step_status(argv + 1);
+    if (argc && program_is(argv[0], SLURM_CHECK_PROGRAM))
+        return slurm_check(argv + 1);
     if (!strcmp(command, "rsh"))
         return agent_rsh(argv + 2);
     if (!strcmp(command, "--help") || !strcmp(command, "-h")
@@ -130,6 +133,8 @@ int main(int argc, char **argv)
         return main_token(argv);
     if (!strcmp(command, "step"))
         return agent_step(argv + 2);
+    if (!strcmp(command, "facts"))
+        return agent_facts(argv + 2);
     if (!strcmp(command, "attach"))
         return main_attach(argv[2]);
     return *command ? main_refuse_usage("unknown command ", command)

@@ -19,7 +19,7 @@ $(O)/runtime/launch/config_file.o: XFLAGS := -idirafter /usr/include
 $(eval $(call program,horovodrun,runtime/launch/horovodrun_main.c,$(LAUNCH_LIBS),$(LIBYAML) $(LIBSODIUM) $(LIBJANSSON)))
 $(eval $(call unit,launch,$(LAUNCH_LIBS) core wire base,$(LIBYAML) $(LIBSODIUM) $(LIBJANSSON) -lm))
 # Other names of hvd-agent.
-AGENT_NAMES := hvd-rsh hvd-status
+AGENT_NAMES := hvd-rsh hvd-status hvd-slurm-check
 ALL_BINS += $(O)/bin/hvd-agent $(O)/bin/horovodrun $(AGENT_NAMES:%=$(O)/bin/%)
 $(AGENT_NAMES:%=$(O)/bin/%): $(O)/bin/hvd-agent
 	@ln -sfn hvd-agent $@
@@ -60,7 +60,7 @@ install: stage ## install runtime and launchers to PREFIX (default /usr/local), 
 	@for f in libhvd.so libhvd_cuda.so; do ln -sfn ringmaster/lib/$$f $(DESTDIR)$(PREFIX)/lib/$$f; done
 	@install -m 644 runtime/include/hvd.h $(DESTDIR)$(PREFIX)/include/hvd.h
 	@install -m 644 runtime/launch/horovodrun.1 runtime/launch/hvd-agent.1 \
-	    runtime/launch/hvd-status.1 runtime/backend/nccl/hvd-gpu.1 \
+	    runtime/launch/hvd-status.1 runtime/launch/hvd-slurm-check.1 runtime/backend/nccl/hvd-gpu.1 \
 	    $(DESTDIR)$(PREFIX)/share/man/man1/
 	@install -m 644 runtime/hvd-environment.7 $(DESTDIR)$(PREFIX)/share/man/man7/
 	@ln -sfn horovodrun.1 $(DESTDIR)$(PREFIX)/share/man/man1/perseusrun.1

@@ -193,6 +193,8 @@ static void watch_take_part(struct step_watch *w, uint32_t peer, struct err *err
     case STEP_FINDING:
         watch_give(w, LIVE_PART_FINDING, p->part.number, &p->part.data);
         break;
+    case STEP_FACTS: /* not asked for */
+        break;
     }
 }
 

@@ -242,6 +242,8 @@ is 'the user may say --kill-on-bad-exit=0' 'done' "$out"
 # --- status ---------------------------------------------------------------------------------------
 # shellcheck source=tests/slurm/status.sh
 . "$HERE/status.sh"
+# shellcheck source=tests/slurm/check.sh
+. "$HERE/check.sh"
 
 # --- without the plugin: found, not started, by us -----------------------------------------------
 : >"$RUN/etc/plugstack.conf"

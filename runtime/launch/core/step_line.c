@@ -94,7 +94,7 @@ int step_part_take(struct step_part *p, const char *line, struct err *err)
     size_t n;
 
     if (sscanf(line, "%c %u %c %n", &kind, &number, &more, &at) != 3 || at == 0
-        || !strchr("NRSF", kind) || (more != '+' && more != '.'))
+        || !strchr("NRSFK", kind) || (more != '+' && more != '.'))
         return step_part_refuse(p, line, err);
     n = strlen(line + at);
     if (n % 2 != 0 || n / 2 > sizeof(bytes)

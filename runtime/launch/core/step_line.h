@@ -26,6 +26,7 @@ enum step_kind {
     STEP_RECORD = 'R',
     STEP_STALL = 'S',
     STEP_FINDING = 'F', /* the number is that of the examination */
+    STEP_FACTS = 'K',   /* of hvd-slurm-check (node_facts.h) */
 };
 
 struct step_hello { /* of a node: when it begins, and when its ranks have changed */
