@@ -2,7 +2,7 @@
 /* In /dev/shm and the user's own, not in /run: ranks write there as long as they run, and
  * what they write counts as their memory. Made by the task and not before it, because only
  * a task is sure to see the /dev/shm of a job container. /dev/shm is sticky, so no other
- * user can replace the folder; one who has made it first is noticed by its owner. Root
+ * user can replace the folder; a folder that another user made first is recognised by its owner. Root
  * removes through a descriptor of the user's own folder, in which the user could remove
  * the same files. */
 #include "spank_plugin/pages.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/mem.h"
 #include "runtime/contract/token.h"
 #include "runtime/launch/agent.h"
 #include "runtime/launch/attach.h"
@@ -97,17 +98,26 @@ static bool program_is(const char *program, const char *name)
     return !strcmp(slash ? slash + 1 : program, name);
 }
 
+typedef int (*main_fn)(char *const *argv);
+static const struct {
+    const char *name;
+    main_fn run; /* with the words behind the name */
+} programs[] = {{RSH_NAME, agent_rsh},
+                {STEP_STATUS_PROGRAM, step_status},
+                {SLURM_CHECK_PROGRAM, slurm_check}},
+  commands[] = {{"rsh", agent_rsh},     {"serve", agent_serve},
+                {"await", agent_await}, {"report", agent_report},
+                {"step", agent_step},   {"facts", agent_facts}};
+
 int main(int argc, char **argv)
 {
     const char *command = argc > 1 ? argv[1] : "";
-    if (argc && program_is(argv[0], RSH_NAME))
-        return agent_rsh(argv + 1);
-    if (argc && program_is(argv[0], STEP_STATUS_PROGRAM))
-        return step_status(argv + 1);
-    if (argc && program_is(argv[0], SLURM_CHECK_PROGRAM))
-        return slurm_check(argv + 1);
-    if (!strcmp(command, "rsh"))
-        return agent_rsh(argv + 2);
+    for (size_t i = 0; argc && i < ARRAY_LEN(programs); i++)
+        if (program_is(argv[0], programs[i].name))
+            return programs[i].run(argv + 1);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        if (!strcmp(command, commands[i].name))
+            return commands[i].run(argv + 2);
     if (!strcmp(command, "--help") || !strcmp(command, "-h")
         || !strcmp(command, "help"))
         return fputs(usage, stdout) < 0;
@@ -121,20 +131,10 @@ int main(int argc, char **argv)
     }
     if (!strcmp(command, "run"))
         return main_run(argv);
-    if (!strcmp(command, "serve"))
-        return agent_serve(argv + 2);
-    if (!strcmp(command, "await"))
-        return agent_await(argv + 2);
-    if (!strcmp(command, "report"))
-        return agent_report(argv + 2);
     if (!strcmp(command, "examine"))
         return examine_command(argv + 2);
     if (!strcmp(command, "token"))
         return main_token(argv);
-    if (!strcmp(command, "step"))
-        return agent_step(argv + 2);
-    if (!strcmp(command, "facts"))
-        return agent_facts(argv + 2);
     if (!strcmp(command, "attach"))
         return main_attach(argv[2]);
     return *command ? main_refuse_usage("unknown command ", command)

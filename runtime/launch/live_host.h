@@ -21,7 +21,8 @@ struct live_host_config {
     const char *dir;              /* HVD_STATS_DIR of the ranks */
     const struct contract *ranks; /* of this host */
     uint32_t n;
-    const pid_t *pids; /* of the ranks, where another program has started them; 0: it has
+    const pid_t
+        *pids; /* of the ranks, where another program has started them; 0: it has
                         * exited. NULL: local_ranks.h knows */
     struct trainer
         *trainer; /* its reports are progress of the first rank; NULL: none */

@@ -28,7 +28,7 @@
 #define OUTPUT_MAX  (16u << 20)
 #define CHECK_NODES 65536u
 
-struct check {
+struct survey {
     struct slurm_commands slurm;
     const char *nodelist, *partition; /* of the user; NULL: none */
     char plugstack[300], auth_info[300], credential[2048];
@@ -68,7 +68,7 @@ check_take_setting(const char *text, const char *key, char *ret, size_t size)
         *ret = '\0';
 }
 
-static int check_read_config(struct check *c, struct err *err)
+static int check_read_config(struct survey *c, struct err *err)
 {
     char scontrol[] = "scontrol", show[] = "show", config[] = "config";
     char *argv[] = {scontrol, show, config, NULL};
@@ -84,7 +84,7 @@ static int check_read_config(struct check *c, struct err *err)
     return rc;
 }
 
-static void check_read_credential(struct check *c)
+static void check_read_credential(struct survey *c)
 {
     char socket[300], script[400], sh[] = "sh", flag[] = "-c";
     char *argv[] = {sh, flag, script, NULL};
@@ -102,7 +102,7 @@ static void check_read_credential(struct check *c)
 
 /* One that is not asked has a state. */
 static int
-check_add_node(struct check *c, const char *name, const char *state, struct err *err)
+check_add_node(struct survey *c, const char *name, const char *state, struct err *err)
 {
     void *v = c->nodes;
     bool is_idle = strcmp(state, "idle") == 0;
@@ -125,7 +125,7 @@ check_add_node(struct check *c, const char *name, const char *state, struct err 
     return 0;
 }
 
-static int check_read_nodes(struct check *c, struct err *err)
+static int check_read_nodes(struct survey *c, struct err *err)
 {
     char sinfo[] = "sinfo", h[] = "-h", n[] = "-N", o[] = "-o", format[] = "%N|%T";
     char p[] = "-p", w[] = "-n";
@@ -163,7 +163,7 @@ static int check_read_nodes(struct check *c, struct err *err)
 
 /* --- the step --------------------------------------------------------------------- */
 
-static char *check_nodelist(const struct check *c)
+static char *check_nodelist(const struct survey *c)
 {
     struct strbuf b;
     unsigned n = 0;
@@ -176,7 +176,7 @@ static char *check_nodelist(const struct check *c)
     return strbuf_take(&b);
 }
 
-static int check_start(struct check *c, struct slurm_srun *ret, struct err *err)
+static int check_start(struct survey *c, struct slurm_srun *ret, struct err *err)
 {
     char words[][24] = {"srun",
                         "--ntasks-per-node=1",
@@ -217,7 +217,7 @@ static int check_start(struct check *c, struct slurm_srun *ret, struct err *err)
     return slurm_srun_start(&c->slurm, argv, ret, err);
 }
 
-static void check_take_line(struct check *c, const char *line)
+static void check_take_line(struct survey *c, const char *line)
 {
     struct node_facts f;
     struct err err = ERR_INIT;
@@ -243,7 +243,7 @@ static void check_take_line(struct check *c, const char *line)
 
 /* Until all have answered, srun has ended or the time is over. Returns a signal that ends
  * this program, or 0. */
-static int check_collect(struct check *c, struct slurm_srun *srun)
+static int check_collect(struct survey *c, struct slurm_srun *srun)
 {
     uint64_t deadline_ns = clock_now_ns() + ANSWER_NS;
     struct strbuf in;
@@ -277,7 +277,7 @@ static int check_collect(struct check *c, struct slurm_srun *srun)
 
 /* --- the answer ------------------------------------------------------------------- */
 
-static int check_print(const struct check *c)
+static int check_print(const struct survey *c)
 {
     CLEANUP(strbuf_release) struct strbuf table = {0}, problems = {0};
     unsigned n = 0;
@@ -299,7 +299,7 @@ static int check_print(const struct check *c)
     return n > 0;
 }
 
-static int check_run(struct check *c, int *ret_code, struct err *err)
+static int check_run(struct survey *c, int *ret_code, struct err *err)
 {
     struct slurm_srun srun = {.fd = -1, .child = {.stderr_fd = -1}};
     int sig = 0, rc = check_read_config(c, err);
@@ -324,7 +324,7 @@ static int check_run(struct check *c, int *ret_code, struct err *err)
 }
 
 /* -1, or the exit code. */
-static int check_read_words(struct check *c, char *const *argv)
+static int check_read_words(struct survey *c, char *const *argv)
 {
     for (; *argv; argv++) {
         const char *value = strchr(*argv, '=');
@@ -356,7 +356,7 @@ static int check_read_words(struct check *c, char *const *argv)
 
 int slurm_check(char *const *argv)
 {
-    struct check *c = mem_zalloc(sizeof(*c));
+    struct survey *c = mem_zalloc(sizeof(*c));
     struct err err = ERR_INIT;
     int code = c ? check_read_words(c, argv) : 1, rc;
 

@@ -11,7 +11,7 @@
  * authenticates: only the job's user can start a step in the job.
  *
  * One look takes two records of each rank, LIVE_EVERY_S seconds apart, for rates. A rank
- * that delays the others is known after STRAGGLE_WINDOWS windows, so with --watch only.
+ * that delays the other ranks is known after STRAGGLE_WINDOWS windows, so with --watch only.
  * Called by agent_main.c. */
 #include "runtime/launch/step_status.h"
 
@@ -341,7 +341,7 @@ static void watch_name_absent(const struct step_watch *w)
             strbuf_str(&names), n > 8 ? ", .." : "");
 }
 
-/* 0 or 1: the loop ends with this exit code; -1: it goes on. */
+/* 0 or 1: the loop ends with this exit code; -1: it continues. */
 static int watch_step(struct step_watch *w)
 {
     uint64_t now_ns = clock_now_ns();

@@ -17,7 +17,7 @@ ends_well() { # the world
     wait "$world"
     rm -f "$go"
 }
-step_runs() { [ -n "$(ctl squeue -h -s -j "$job" -o %i 2>/dev/null | grep "^$job\.0$")" ]; }
+step_runs() { ctl squeue -h -s -j "$job" -o %i 2>/dev/null | grep -qx "$job\.0"; }
 stalls() { # rank 1 is named with its stack
     has_status "$(ask --json "$job.0" 2>&1)" '"state":"Stalled"' '"hasStacks":true'
 }
@@ -55,7 +55,7 @@ if ends_well; then ok 'hvd-status: a step that is watched ends as ever'; else no
 wait "$watch"
 is 'hvd-status --watch: ends with the step' "0 hvd-status: step $job.0 has ended" "$? $(grep -o 'hvd-status: step.*' "$RUN/status-watch.err")"
 has 'hvd-status: a job that has ended' "$(ask "$job" 2>&1)" "hvd-status: job $job is COMPLETED: only a running job has ranks"
-no_pages() { ! ls -d /proc/"$(cat "$RUN/node1.pid")"/root/dev/shm/hvd_step.* >/dev/null 2>&1; }
+no_pages() { ! "$HERE/on" node1 find /dev/shm -name 'hvd_step.*' | grep -q .; }
 if within 60 no_pages; then ok 'no page of a step that has ended is left'; else not_ok 'no page of a step that has ended is left' "$(ctl ls /dev/shm)"; fi
 
 # --- an unprivileged user, and a step without --hvd -------------------------------------------------------

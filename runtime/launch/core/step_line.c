@@ -97,8 +97,7 @@ int step_part_take(struct step_part *p, const char *line, struct err *err)
         || !strchr("NRSFK", kind) || (more != '+' && more != '.'))
         return step_part_refuse(p, line, err);
     n = strlen(line + at);
-    if (n % 2 != 0 || n / 2 > sizeof(bytes)
-        || hex_decode(line + at, bytes, n / 2) < 0)
+    if (n % 2 != 0 || n / 2 > sizeof(bytes) || hex_decode(line + at, bytes, n / 2) < 0)
         return step_part_refuse(p, line, err);
     if (!p->is_open) {
         strbuf_release(&p->data);

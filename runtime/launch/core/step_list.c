@@ -63,7 +63,7 @@ int step_list_job(const char *text,
     return 0;
 }
 
-/* False: it is none of srun's steps, or one of ours. */
+/* False: srun has not started it, or it is one of our own. */
 static bool step_line_parse(const char *line, size_t n, struct step_found *ret)
 {
     const char *dot = memchr(line, '.', n), *end = line + n, *bar, *tasks, *nodes;
@@ -74,13 +74,15 @@ static bool step_line_parse(const char *line, size_t n, struct step_found *ret)
         return false;
     tasks = bar + 1;
     bar = memchr(tasks, '|', (size_t)(end - tasks));
-    nodes = memrchr(line, '|', n);
-    if (!bar || nodes == bar
+    nodes = end;
+    while (nodes > line && nodes[-1] != '|') /* a node list has none */
+        nodes--;
+    if (!bar || nodes == bar + 1
         || step_field_u32(tasks, (size_t)(bar - tasks), &ret->n_tasks) < 0)
         return false;
-    ret->nodes = nodes + 1;
-    ret->nodes_len = (size_t)(end - nodes - 1);
-    return (size_t)(nodes - bar - 1) != strlen(STEP_STATUS_NAME)
+    ret->nodes = nodes;
+    ret->nodes_len = (size_t)(end - nodes);
+    return (size_t)(nodes - bar - 2) != strlen(STEP_STATUS_NAME)
            || strncmp(bar + 1, STEP_STATUS_NAME, strlen(STEP_STATUS_NAME)) != 0;
 }
 

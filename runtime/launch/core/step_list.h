@@ -10,8 +10,7 @@
 
 #include "runtime/base/err.h"
 
-#define STEP_STATUS_NAME                                                               \
-    "hvd-status" /* of our own steps, which are none of the job's */
+#define STEP_STATUS_NAME "hvd-status" /* of the steps that hvd-status itself starts */
 
 #define STEP_JOB_FORMAT  "%A|%U|%T|%u" /* squeue -o, of a job */
 #define STEP_STEP_FORMAT "%i|%A|%j|%N" /* of steps; a name may have '|' */
