@@ -32,13 +32,14 @@
 #include "runtime/launch/step_srun.h"
 #include "runtime/live/live_text.h"
 
-#define PRINT_NS   (LIVE_EVERY_S * NS_PER_S)
-#define RATES_NS   (8 * NS_PER_S)  /* after this a report needs no rates */
-#define ANSWER_NS  (15 * NS_PER_S) /* for the other nodes, after the first */
-#define FIRST_NS   (30 * NS_PER_S) /* for the first node */
-#define COMMENT_NS (60 * NS_PER_S)
-#define QUERY_MAX  (1u << 20)
-#define INPUT_MAX  (1u << 20)
+#define PRINT_NS      (LIVE_EVERY_S * NS_PER_S)
+#define RATES_NS      (8 * NS_PER_S)  /* after this a report needs no rates */
+#define ANSWER_NS     (15 * NS_PER_S) /* for the other nodes, after the first */
+#define FIRST_NS      (30 * NS_PER_S) /* for the first node */
+#define COMMENT_NS    (60 * NS_PER_S)
+#define QUERY_MAX     (1u << 20)
+#define JOB_NAME_WORD "--job-name=" STEP_STATUS_NAME
+#define INPUT_MAX     (1u << 20)
 
 struct step_peer { /* the process on a node */
     struct step_part part;
@@ -453,7 +454,7 @@ static int watch_start(struct step_watch *w, struct err *err)
                         "--quiet",
                         "--label",
                         "--kill-on-bad-exit=0",
-                        "--job-name=" STEP_STATUS_NAME,
+                        JOB_NAME_WORD,
                         "--export=NONE",
                         "--chdir=/"};
     char jobid[32], nodes[32], tasks[32], step[32];
