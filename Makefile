@@ -16,7 +16,12 @@ export BUILD
 
 VERSION := 0.1.0
 
-WARN := -Wall -Wextra -Werror -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes \
+# NATIVE=1: what is installed is built for this machine alone, by its compiler with its shared libraries and
+# without network, as distributions want it. WERROR= for compilers other than those of Debian 12.
+NATIVE ?=
+WERROR ?= -Werror
+
+WARN := -Wall -Wextra $(WERROR) -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes \
         -Wold-style-definition -Wwrite-strings -Wpointer-arith -Wformat=2 -Wundef \
         -Wnull-dereference -Wcast-qual -Wimplicit-fallthrough -Wswitch-enum
 WARN_GCC := -Wduplicated-cond -Wlogical-op
@@ -47,7 +52,7 @@ LDFLAGS_asan := -fsanitize=address,undefined
 LDFLAGS_tsan := -fsanitize=thread
 LDFLAGS_fuzz := -fsanitize=address,undefined
 CC     := $(CC_$(V))
-CFLAGS += $(CFLAGS_$(V))
+CFLAGS += $(CFLAGS_$(V)) $(EXTRA_CFLAGS)
 LDFLAGS += $(LDFLAGS_$(V))
 
 # VERBOSE=1 shows the commands.

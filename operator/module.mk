@@ -17,7 +17,7 @@ ALL_BINS += $(O)/bin/hvd-operator
 
 # kubectl's plugin: one static program that runs kubectl for everything online (DECISIONS.md). The
 # sanitizers cannot be linked statically.
-$(eval $(call program,kubectl-hvd,$(wildcard operator/cli/*.c),opcli opcore live wire contract base,$(if $(filter plain,$(V)),-static) -ljansson -lyaml))
+$(eval $(call program,kubectl-hvd,$(wildcard operator/cli/*.c),opcli opcore live wire contract base,$(if $(filter plain,$(V)),$(if $(NATIVE),,-static)) -ljansson -lyaml))
 ALL_BINS += $(O)/bin/kubectl-hvd
 
 # The shell, for unit tests with an API server and an agent in the test.
@@ -36,6 +36,7 @@ install-kubectl-hvd: $(O)/bin/kubectl-hvd ## install the kubectl plug-in to PREF
 	@install -D -m 755 $< $(DESTDIR)$(PREFIX)/bin/kubectl-hvd
 	@install -D -m 755 operator/cli/kubectl_complete-hvd $(DESTDIR)$(PREFIX)/bin/kubectl_complete-hvd
 	@install -D -m 644 operator/cli/kubectl-hvd.1 $(DESTDIR)$(PREFIX)/share/man/man1/kubectl-hvd.1
+	@ln -sfn kubectl-hvd.1 $(DESTDIR)$(PREFIX)/share/man/man1/kubectl_complete-hvd.1
 	@install -D -m 644 operator/cli/kubectl-hvd.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/kubectl-hvd
 # tests/cli compares the page with the table
 man-kubectl-hvd: $(O)/bin/kubectl-hvd ## rewrite the commands and options of kubectl-hvd.1 from the program's tables

@@ -1,7 +1,9 @@
 # spank_hvd.so, the Slurm plugin. Built where Slurm's and munge's headers are (tests/setup/deb.sh slurm);
 # it must be compiled for the Slurm release that loads it.
-ifneq ($(wildcard /usr/include/slurm/spank.h),)
-ifneq ($(wildcard /usr/include/munge.h),)
+SLURM_INCLUDE ?= /usr/include
+MUNGE_INCLUDE ?= /usr/include
+ifneq ($(wildcard $(SLURM_INCLUDE)/slurm/spank.h),)
+ifneq ($(wildcard $(MUNGE_INCLUDE)/munge.h),)
 SPANK_HAVE := yes
 endif
 endif
@@ -28,13 +30,20 @@ $(eval $(call program,hvd-submit,spank_plugin/submit/main.c operator/cli/job_inp
 ALL_BINS += $(O)/bin/hvd-submit
 $(eval $(call unit,submit,submit opcli opcore live wire contract base,-ljansson -lyaml))
 
+# where Slurm's plugins are, and the runtime on the nodes (the default of dir= in plugstack.conf)
 SLURM_LIBDIR ?= /usr/lib/slurm
+RUNTIME_DIR  ?= /opt/ringmaster
 MANDIR       ?= /usr/share/man
+DOCDIR       ?= /usr/share/doc/ringmaster
+$(O)/spank_plugin/site.o: XFLAGS := -DRUNTIME_DIR='"$(RUNTIME_DIR)"'
+SPANK_PATHS  := sed -e 's|/usr/lib/slurm|$(SLURM_LIBDIR)|g; s|/opt/ringmaster|$(RUNTIME_DIR)|g'
 .PHONY: install-spank
-install-spank: $(O)/lib/spank_hvd.so ## install spank_hvd.so and its manual (DESTDIR, SLURM_LIBDIR, MANDIR)
+install-spank: $(O)/lib/spank_hvd.so ## install spank_hvd.so and its manual (DESTDIR, SLURM_LIBDIR, RUNTIME_DIR, MANDIR)
 	install -D -m 644 $(O)/lib/spank_hvd.so $(DESTDIR)$(SLURM_LIBDIR)/spank_hvd.so
-	install -D -m 644 spank_plugin/spank_hvd.8 $(DESTDIR)$(MANDIR)/man8/spank_hvd.8
-	@echo "now add the line of spank_plugin/plugstack.conf.example to plugstack.conf"
+	install -d $(DESTDIR)$(MANDIR)/man8 $(DESTDIR)$(DOCDIR)
+	$(SPANK_PATHS) spank_plugin/spank_hvd.8 >$(DESTDIR)$(MANDIR)/man8/spank_hvd.8
+	$(SPANK_PATHS) spank_plugin/plugstack.conf.example >$(DESTDIR)$(DOCDIR)/plugstack.conf.example
+	@echo "now add the line of $(DOCDIR)/plugstack.conf.example to plugstack.conf"
 .PHONY: install-submit
 install: install-submit
 install-submit: $(O)/bin/hvd-submit ## install hvd-submit and its manual to PREFIX, under DESTDIR

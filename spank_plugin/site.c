@@ -15,8 +15,7 @@
 
 #include "runtime/base/mem.h"
 
-#define DEFAULT_DIR     "/opt/ringmaster"
-#define DEFAULT_RUN_DIR "/run/ringmaster"
+#define DEFAULT_RUN_DIR "/run/ringmaster" /* RUNTIME_DIR: from the Makefile */
 
 /* --- plugstack.conf --- */
 
@@ -142,7 +141,7 @@ int plugin_config_parse(int argc,
                         struct plugin_config *ret,
                         struct err *err)
 {
-    struct plugin_config c = {.dir = DEFAULT_DIR, .run_dir = DEFAULT_RUN_DIR};
+    struct plugin_config c = {.dir = RUNTIME_DIR, .run_dir = DEFAULT_RUN_DIR};
     for (int i = 0; i < argc; i++) {
         int rc = config_argument(&c, argv[i], err);
         if (rc)

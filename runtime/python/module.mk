@@ -64,11 +64,10 @@ WHEEL    := $(BUILD)/ringmaster_horovod-$(VERSION)-cp38-abi3-manylinux2014_x86_6
 
 .PHONY: python stage-python wheel
 python: $(PY_TREE) ## the Python packages of variant V in $(BUILD)/$(V)/python
-stage-python: ## the portable Python packages in $(BUILD)/stage/python
-	@tests/setup/deb.sh build
-	@tests/setup/venv.sh zig >/dev/null
-	@$(MAKE) --no-print-directory V=portable python $(BUILD)/portable/bin/hvd-gpu
-	@/usr/bin/python3 runtime/python/stage.py $(BUILD)/portable/python $(PY_STAGE) \
+PORTABLE_V := $(if $(NATIVE),plain,portable)
+stage-python: stage-tools ## the portable Python packages in $(BUILD)/stage/python
+	@$(MAKE) --no-print-directory V=$(PORTABLE_V) python $(BUILD)/$(PORTABLE_V)/bin/hvd-gpu
+	@/usr/bin/python3 runtime/python/stage.py $(BUILD)/$(PORTABLE_V)/python $(PY_STAGE) \
 	    $(PY_FILES) _hvd/_native.abi3.so $(patsubst $(O)/python/%,%,$(PY_LIBS))
 wheel: stage ## the wheel: Python packages and the launchers as scripts
 	@/usr/bin/python3 runtime/python/mkwheel.py $(PY_STAGE) $(BUILD)/stage/bin $(VERSION) $(WHEEL)
