@@ -112,7 +112,7 @@ $(O)/%.o: %.c
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(XFLAGS) -MMD -MP -c -o $@ $<
 
 .DEFAULT_GOAL := all
-include $(sort $(wildcard tests/module.mk runtime/*/module.mk runtime/*/*/module.mk operator/module.mk spank_plugin/module.mk manifests/images/module.mk tests/*/module.mk))
+include $(sort $(wildcard tests/module.mk runtime/*/module.mk runtime/*/*/module.mk operator/module.mk spank_plugin/module.mk packaging/module.mk manifests/images/module.mk tests/*/module.mk))
 
 .PHONY: all unit clean help
 all: $(ALL_BINS) ## build everything for development (gcc, Debian libraries)
