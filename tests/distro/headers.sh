@@ -35,7 +35,7 @@ for s in "${suites[@]}"; do
     have=$(printf '%d.%02d' "0x0${number:0:2}" "0x0${number:2:2}")
     for f in plugin slurm_io; do
         [ -z "$out" ] || break
-        out=$(cd "$ROOT" && gcc -fsyntax-only -std=gnu11 -Wall -Wextra -Werror -D_GNU_SOURCE -I. -Iruntime/include \
+        out=$(cd "$ROOT" && gcc -fsyntax-only -std=gnu11 -Wall -Wextra -Werror -D_GNU_SOURCE -I. -Iruntime/include -DHVD_VERSION_STRING="\"0\"" -DRUNTIME_DIR="\"/opt\"" \
             -isystem "$include" "spank_plugin/$f.c" 2>&1)
     done
     [ -n "$out" ] || [ "$suite" = sid ] || [ "$have" = "${s#*:}" ] || out="$suite has $have"
