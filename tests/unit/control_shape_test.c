@@ -172,6 +172,30 @@ UNIT_TEST(any_world_is_a_flat_tree)
     }
 }
 
+/* 64 ranks on each of 64 hosts, dealt out in blocks and in turn, by the default fan-out. */
+UNIT_TEST(a_launch_of_4096_tasks_has_at_most_17_connections_a_rank)
+{
+    enum { HOSTS = 64, RANKS = 4096, FANOUT = 8 };
+
+    for (int in_turn = 0; in_turn < 2; in_turn++) {
+        CLEANUP(shape_release) struct tree_shape s;
+        uint32_t most = 0, sum = 0;
+
+        for (uint32_t r = 0; r < RANKS; r++)
+            (void)snprintf(world[r].host, sizeof(world[r].host), "node%u",
+                           in_turn ? r % HOSTS : r / (RANKS / HOSTS));
+        assert_int_equal(shape_init(&s, world, RANKS, FANOUT), 0);
+        for (uint32_t r = 0; r < RANKS; r++) {
+            uint32_t n = shape_children(&s, r, NULL, 0) + (r > 0);
+
+            sum += n;
+            most = n > most ? n : most;
+        }
+        assert_int_equal(sum, 2 * (RANKS - 1)); /* each has two ends */
+        assert_int_equal(most, 2 * FANOUT + 1);
+    }
+}
+
 /* next() leads from anywhere to anywhere, without a detour. */
 UNIT_TEST(every_rank_is_reached)
 {
