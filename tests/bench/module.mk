@@ -56,6 +56,9 @@ bench-ask: $(O)/bin/hvd-operator ## what asking 1,000 running jobs for their pro
 .PHONY: bench-page
 bench-page: $(O)/bin/hvd-operator ## what 200 viewers of the status page cost the operator and its 1,000 jobs (8 min)
 	@BIN=$(O)/bin tests/bench/operator_ask.py --viewers 200 --check $(ASK)
+.PHONY: bench-slurm
+bench-slurm: $(addprefix $(O)/bin/bench_,start hello_mpi) $(O)/lib/spank_hvd.so ## start of a Slurm step against PMIx (root; 1 min)
+	@tests/bench/slurm.py $(O)/bin $(O)/lib/spank_hvd.so --check
 .PHONY: bench-codec
 bench-codec: $(O)/bin/bench_codec ## speed of compression, one thread
 	@$(O)/bin/bench_codec
