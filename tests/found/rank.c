@@ -13,9 +13,15 @@
  *   mpi-end      calls MPI_Finalize here, not at the end
  *   down         calls hvd_shutdown here, not at the exit
  *   fail=R:C     rank R exits with C now, the other ranks wait until they are killed
+ *   stay         sums until SIGTERM or SIGUSR1 has asked each rank to leave, and prints
+ *                "rank R/N stays" before and "rank R/N leaves: SIGNAL" after it
+ *   work         the same without the two handlers: it ends with a failure
  *   brief        only hvd_init and hvd_shutdown, instead of hvd
  *   late=R       (before hvd) rank R does not call hvd_init: it waits for the file
- *                FOUND_END */
+ *                FOUND_END
+ *
+ * The one mutable global is the signal that has asked this rank to leave. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +121,38 @@ static int rank_fail(int rank, int code)
     return 0;
 }
 
+static volatile sig_atomic_t asked;
+
+static void rank_ask(int sig)
+{
+    asked = sig;
+}
+
+static int rank_work(void)
+{
+    float n_asked = 0;
+
+    printf("rank %d/%d stays\n", hvd_rank(), hvd_size());
+    (void)fflush(stdout);
+    while ((int)n_asked != hvd_size()) {
+        n_asked = asked ? 1 : 0;
+        if (rank_sum("asked", &n_asked) < 0)
+            return rank_die("allreduce");
+        (void)usleep(10000); /* a step of the training */
+    }
+    return 0;
+}
+
+static int rank_stay(void)
+{
+    (void)signal(SIGTERM, rank_ask);
+    (void)signal(SIGUSR1, rank_ask);
+    if (rank_work() != 0)
+        return 1;
+    printf("rank %d/%d leaves: %s\n", hvd_rank(), hvd_size(), strsignal(asked));
+    return fflush(stdout);
+}
+
 static int rank_start_late(int rank)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
@@ -149,6 +187,10 @@ static int rank_act(const char *word)
         return hvd_shutdown() < 0 ? rank_die("shutdown") : rank_meet();
     if (strcmp(word, "down") == 0)
         return hvd_shutdown() < 0 ? rank_die("shutdown") : 0;
+    if (strcmp(word, "stay") == 0)
+        return rank_stay();
+    if (strcmp(word, "work") == 0)
+        return rank_work();
     if (strcmp(word, "brief") == 0)
         return rank_exit_early();
     if (strcmp(word, "mpi") == 0)
