@@ -1,21 +1,14 @@
 # shellcheck shell=bash disable=SC2154,SC2001 # run.sh sources this: its functions and variables
 # SPDX-License-Identifier: Apache-2.0
 # Bare srun without the plugin, and other launchers inside a job: which launcher is found, and how ranks meet.
-found="$RUN/found"
-found_rank=$found/bin/found-rank
 weak='the launcher gives no secret'
 
-found_up() { # a copy: nodes have their own /tmp
-    install -d "$found/bin" "$found/lib"
-    cp "$BUILD"/plain/bin/{found-rank*,horovodrun} "$found/bin/" && cp "$BUILD/plain/lib/libhvd.so" "$found/lib/"
-}
 found_places() { # BY: two ranks on each of two nodes
     for r in 0 1 2 3; do echo "rank $r/4 local $((r % 2))/2 cross $((r / 2))/2 by $1 sum 10"; done
 }
 found_pairs() { # BY [N]: N worlds of two ranks on one node
     for r in 0 1; do for _ in $(seq "${2:-1}"); do echo "rank $r/2 local $r/2 cross 0/1 by $1 sum 3"; done; done
 }
-found_ranks() { sed 's/^\[[^]]*\]\(<stdout>\)\?:\?//' <<<"$1" | grep '^rank ' | sort; }
 has_weak() { if [[ $1 == *"$weak"* ]]; then echo weak; else echo random; fi; }
 found_srun() { # NAME TOKEN SRUN-OPTION... [-- WORD...]
     local name=$1 token=$2 out

@@ -40,3 +40,8 @@ ours() {
     for ns in $(namespaces); do ip netns pids "$ns" 2>/dev/null || true; done
 }
 namespaces() { ip netns list 2>/dev/null | awk -v p="$NSP-" 'index($1, p) == 1 {print $1}'; }
+start_slurmctld() { # [-c]: without its saved state
+    # not `ip netns exec`: it remounts /sys and hides the cgroup mounts, and slurmd 22.05 then dies
+    RM_SLURM=$RUN SLURM_CONF=$RUN/etc/slurm.conf nsenter --net="/run/netns/$NSP-ctl" unshare -u -m \
+        "$RUN/innode" ctl "$RUN" slurmctld "$@"
+}
