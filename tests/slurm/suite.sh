@@ -5,7 +5,7 @@ ROOT=$(cd "$HERE/../.." && pwd)
 # shellcheck source=tests/slurm/lib.sh
 . "$HERE/lib.sh"
 BUILD=$(cd "$ROOT" && realpath -m "${BUILD:-build}")
-PLUGIN=$BUILD/plain/lib/spank_hvd.so
+PLUGIN=${PLUGIN:-$BUILD/plain/lib/spank_hvd.so}
 STAGE=$BUILD/stage
 n=0 failed=0
 unset TMPDIR # of the row: tasks would get it, and those of other users warn that it is not theirs
