@@ -17,7 +17,10 @@ soak: ## random operations on 4 ranks for 10 minutes, over shared memory and TCP
 	$(O)/bin/horovodrun -np $(SOAK_RANKS) tests/soak/soak.py --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
 	HVD_TRANSPORT=tcp $(O)/bin/horovodrun -np $(SOAK_RANKS) tests/soak/soak.py --seconds $$(($(SOAK_SECONDS) / 2)) --seed $(SOAK_SEED)
 	$(O)/bin/horovodrun -np 2 tests/soak/soak.py --tiny $(SOAK_TINY)
-	@$(MAKE) --no-print-directory soak-operator soak-straggle
+	@$(MAKE) --no-print-directory soak-operator soak-straggle soak-slurm
+.PHONY: soak-slurm
+soak-slurm: found-ranks $(O)/lib/spank_hvd.so ## 200 steps of Slurm in a row and 16 at once leave nothing behind (root; 3 min)
+	tests/slurm/steps.sh 200 16
 .PHONY: soak-straggle
 soak-straggle: $(addprefix $(O)/bin/,horovodrun launch-pace launch-straggle-watch) ## an hour of equal ranks, none of which may be named (SOAK_STRAGGLE_SECONDS)
 	BIN=$(abspath $(O)/bin) tests/launch/straggle_test.py --soak $(SOAK_STRAGGLE_SECONDS)
