@@ -62,7 +62,16 @@ def run_step(job, options, program):
     stamps = f"{RUN}/stamps"
     with open(stamps, "w", encoding="ascii"):
         pass
-    command = [f"{SLURM}/on", "ctl", "env", f"BENCH_STAMPS={stamps}", "srun", "-Q", f"--jobid={job}", *options]
+    command = [
+        f"{SLURM}/on",
+        "ctl",
+        "env",
+        f"BENCH_STAMPS={stamps}",
+        "srun",
+        "-Q",
+        f"--jobid={job}",
+        *options,
+    ]
     command += [f"-N{NODES}", f"-n{RANKS}", "--ntasks-per-node=2", f"{RUN}/bin/{program[0]}", *program[1:]]
     began = time.monotonic_ns()
     subprocess.run(command, timeout=TIMEOUT_S, check=True, capture_output=True)

@@ -114,7 +114,7 @@ answers() { # it knows the job, and the nodes are registered again: srun retries
 within 90 answers
 ctl scancel --signal=USR1 "$job"
 mapfile -t all_left < <(left 'User defined signal 1')
-ends 'slurmctld is restarted: the step goes on, and receives signals' 120 0 "${all_left[@]}"
+ends 'slurmctld is restarted: the step continues, and receives signals' 120 0 "${all_left[@]}"
 is 'and the next job starts' "$(one_each horovod)" "$(found_ranks "$(srun --hvd -N4 -n4 "$found_rank" 2>&1)")"
 
 sed -i 's/^SlurmdTimeout=.*/SlurmdTimeout=10/' "$RUN/etc/slurm.conf"
