@@ -49,8 +49,8 @@ SPANK_PLUGIN(hvd, 1)
 #define MAX_HELP_BYTES 65536
 
 /* For hvd-slurm-check, which reads it in the file (runtime/launch/core/node_facts.h). */
-#define AS_TEXT(x)  #x
-#define VALUE_OF(x) AS_TEXT(x)
+#define AS_TEXT(x)     #x
+#define VALUE_OF(x)    AS_TEXT(x)
 static const char version_mark[] __attribute__((used)) =
     "@(#)spank_hvd " HVD_VERSION_STRING " " VALUE_OF(SLURM_VERSION_NUMBER);
 
