@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One list of items, the oldest first: 16 in flight of each source, as many waiting as
+/* One list of items, the oldest first: 8 in flight of each source, as many waiting as
  * there are viewers that wait, and answers of at most PAGE_SHARE_BYTES. It is short, and
  * searched from its begin. Agents and the API server, whose rate is limited, are two
  * sources: no query of one waits for those of the other.

@@ -15,7 +15,7 @@
 #define PAGE_SHARE_BYTES   (8u << 20) /* of the answers that are kept */
 #define PAGE_SHARE_KEPT    1024u      /* their number */
 #define PAGE_SHARE_WAITERS 256u       /* for agents, and as many for the API server; */
-#define PAGE_SHARE_FLIGHT  16u        /* the same */
+#define PAGE_SHARE_FLIGHT  8u         /* the same; of an agent no more are answered */
 
 enum page_fetch_what { PAGE_EVENTS, PAGE_RANKS, PAGE_STACKS, PAGE_LOG, PAGE_JOB };
 
