@@ -30,12 +30,14 @@ $(eval $(call program,hvd-submit,spank_plugin/submit/main.c operator/cli/job_inp
 ALL_BINS += $(O)/bin/hvd-submit
 $(eval $(call unit,submit,submit opcli opcore live wire contract base,-ljansson -lyaml))
 
-# where Slurm's plugins are, and the runtime on the nodes (the default of dir= in plugstack.conf)
+# where Slurm's plugins are, and the runtime on the nodes (the default of dir= in plugstack.conf, which
+# hvd-slurm-check and hvd-submit assume too)
 SLURM_LIBDIR ?= /usr/lib/slurm
 RUNTIME_DIR  ?= /opt/ringmaster
 MANDIR       ?= /usr/share/man
 DOCDIR       ?= /usr/share/doc/ringmaster
-$(O)/spank_plugin/site.o: XFLAGS := -DRUNTIME_DIR='"$(RUNTIME_DIR)"'
+$(O)/spank_plugin/site.o $(O)/spank_plugin/submit/core/submit_script.o $(O)/runtime/launch/slurm_facts.o: \
+    XFLAGS := -DRUNTIME_DIR='"$(RUNTIME_DIR)"' -DSLURM_LIBDIR='"$(SLURM_LIBDIR)"'
 SPANK_PATHS  := sed -e 's|/usr/lib/slurm|$(SLURM_LIBDIR)|g; s|/opt/ringmaster|$(RUNTIME_DIR)|g'
 .PHONY: install-spank
 install-spank: $(O)/lib/spank_hvd.so ## install spank_hvd.so and its manual (DESTDIR, SLURM_LIBDIR, RUNTIME_DIR, MANDIR)

@@ -27,8 +27,7 @@
 #define PLUGIN_MAX_BYTES (64u << 20)
 #define PYTHON_MS        60000u
 #define INCLUDES_MAX     4 /* of files that include files */
-#define DEFAULT_DIR      "/opt/ringmaster"
-#define DEFAULT_RUN_DIR  "/run/ringmaster"
+#define DEFAULT_RUN_DIR  "/run/ringmaster" /* RUNTIME_DIR, SLURM_LIBDIR: from the Makefile */
 
 /* --- commands --------------------------------------------------------------------- */
 
@@ -91,7 +90,8 @@ facts_read_python(struct slurm_commands *s, const char *dir, struct node_facts *
         "p=$(command -v python3 || command -v python) || exit; "
         "[ ! -d '%s/python' ] || export "
         "PYTHONPATH='%s/python'${PYTHONPATH:+:$PYTHONPATH}; "
-        "v=$(\"$p\" -c 'from _hvd import __version__ as v; print(v)' 2>/dev/null); "
+        "v=$(\"$p\" -c 'from _hvd._version import RINGMASTER_VERSION as v; print(v)' "
+        "2>/dev/null); "
         "echo \"${v:--} $p\"",
         dir, dir);
     facts_run(s, script, PYTHON_MS, line);
@@ -154,7 +154,7 @@ static void facts_read_plugin(const struct facts_question *q,
         return;
     }
     (void)snprintf(path, sizeof(path), "%s%s",
-                   line->path[0] == '/' ? "" : "/usr/lib/slurm/", line->path);
+                   line->path[0] == '/' ? "" : SLURM_LIBDIR "/", line->path);
     if (fd_read_file(path, PLUGIN_MAX_BYTES, &bytes, &n, &err) < 0)
         (void)snprintf(f->plugstack, FACT_MAX, "%.120s", err.text);
     else if (!spank_version_find(bytes, n, f->plugin, f->plugin_slurm))
@@ -298,7 +298,7 @@ void slurm_facts_read(struct slurm_commands *s,
     facts_read_host(ret);
     facts_read_plugin(q, &line, ret);
     facts_read_run_dir(line.run_dir, ret->run);
-    facts_read_python(s, *line.dir ? line.dir : DEFAULT_DIR, ret);
+    facts_read_python(s, *line.dir ? line.dir : RUNTIME_DIR, ret);
     facts_read_munge(s, q, ret->munge);
     facts_run(s, versions, SLURM_COMMAND_MS, ret->slurm);
 }

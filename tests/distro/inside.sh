@@ -44,6 +44,11 @@ old=$(dpkg-query -W -f '${Version}' ringmaster-runtime)
 is 'srun --hvd runs a step, with nothing configured' "done 0 3.0 $old
 done 1 3.0 $old" "$(srun --hvd -N2 -n2 python3 $step 2>&1 | grep -v ready | sort)"
 
+idle_nodes() { [ "$("$HERE/../slurm/on" ctl sinfo -h -t idle -o %D)" = 2 ]; }
+within 120 idle_nodes
+is 'hvd-slurm-check: plugin, programs and Python package are of one version on both nodes' "node1 $old $old $old
+node2 $old $old $old" "$(timeout 300 "$HERE/../slurm/on" ctl hvd-slurm-check | awk '/^node/ && NF > 5 {print $1, $2, $3, $4}')"
+
 # --- upgrade while a step runs ----------------------------------------------------------------------
 for r in 0 1; do mkfifo "$RUN/go.$r"; done
 srun --hvd -N2 -n2 python3 $step "$RUN" >"$RUN/out" 2>&1 &

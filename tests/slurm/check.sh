@@ -5,7 +5,9 @@ ln -sfn hvd-agent "$own/hvd-slurm-check"
 check() { ctl "$own/hvd-slurm-check" "$@" 2>&1; }
 install -d "$RUN/rt/python/_hvd" "$RUN/rt/bin"
 version=$("$own/hvd-agent" --version)
-echo "__version__ = \"$version\"" >"$RUN/rt/python/_hvd/__init__.py"
+: >"$RUN/rt/python/_hvd/__init__.py"
+package="$RUN/rt/python/_hvd/_version.py" # as runtime/python/module.mk writes it
+echo "RINGMASTER_VERSION = \"$version\"" >"$package"
 plugstack "${conf[0]}" "dir=$RUN/rt"
 idle_nodes() { [ "$(ctl sinfo -h -t idle -o %D)" = 2 ]; }
 within 120 is_idle && within 120 idle_nodes
@@ -20,7 +22,7 @@ is 'hvd-slurm-check --nodelist, as an unprivileged user' 'node2' "$(UID_GID=6553
 has 'hvd-slurm-check: a partition that is not there' "$(check -p nowhere)" 'hvd-slurm-check: Slurm knows no such node or partition'
 is 'hvd-slurm-check: an unknown option' 2 "$(check --foo >/dev/null; echo $?)"
 
-echo '__version__ = "8.8.8"' >"$RUN/rt/python/_hvd/__init__.py"
+echo 'RINGMASTER_VERSION = "8.8.8"' >"$package"
 install -d "$RUN/other" # as long as the own version, so that the file stays as it is
 sed -e "s/@(#)spank_hvd $version/@(#)spank_hvd 9.9.9/" "$PLUGIN" >"$RUN/other/spank_hvd.so"
 node2() { "$HERE/on" node2 "$@"; }

@@ -22,8 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define RUN_DIR     "/run/ringmaster"
-#define RUNTIME_DIR "/opt/ringmaster"
+#define RUN_DIR     "/run/ringmaster" /* RUNTIME_DIR: from the Makefile */
 #define OPTIONS_MAX (1u << 20)
 
 static void put_option(struct submit *s, const char *name, uint64_t value)
