@@ -233,6 +233,7 @@ static void check_take_line(struct survey *c, const char *line)
     else if (rc == 0)
         return; /* more follows */
     if (rc < 0) {
+        step_line_clean(err.text);
         fprintf(stderr, "hvd-slurm-check: %s\n", err.text);
         return;
     }

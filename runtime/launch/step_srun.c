@@ -139,6 +139,10 @@ void slurm_srun_take_messages(struct slurm_srun *r)
 
     while (r->child.stderr_fd >= 0
            && (n = read(r->child.stderr_fd, text, sizeof(text))) != -1) {
+        for (ssize_t i = 0; i < n; i++)
+            if (((unsigned char)text[i] < 0x20 && text[i] != '\n' && text[i] != '\t')
+                || text[i] == 0x7f)
+                text[i] = '?';
         if (n == 0)
             fd_close(&r->child.stderr_fd);
         else

@@ -36,7 +36,8 @@ int slurm_srun_start(struct slurm_commands *s,
                      struct err *err);
 /* Takes signals: reaps srun, and returns one that ends this program, or 0. */
 int slurm_srun_take_signals(struct slurm_srun *r, struct slurm_commands *s);
-/* Copies what srun says to standard error. */
+/* Copies what srun prints to standard error, without control characters: nodes print
+ * there too. */
 void slurm_srun_take_messages(struct slurm_srun *r);
 /* Closes its input, and ends it if it does not end by itself within seconds. */
 void slurm_srun_end(struct slurm_srun *r, struct slurm_commands *s);

@@ -209,8 +209,10 @@ static void watch_take_line(struct step_watch *w, const char *line)
         (void)err_set(&err, -EPROTO, "srun printed \"%.100s\"", line);
     else if (step_part_take(&w->peers[task].part, rest, &err) > 0)
         watch_take_part(w, task, &err);
-    if (err.code)
-        fprintf(stderr, "hvd-status: %s\n", err.text);
+    if (!err.code)
+        return;
+    step_line_clean(err.text);
+    fprintf(stderr, "hvd-status: %s\n", err.text);
 }
 
 /* False: srun has closed its output. */

@@ -52,6 +52,15 @@ UNIT_TEST(control_characters_do_not_leave_a_value)
     strbuf_release(&b);
 }
 
+UNIT_TEST(a_node_that_sends_control_characters_does_not_reach_the_terminal)
+{
+    struct node_facts got;
+
+    assert_int_equal(
+        node_facts_parse("node=n\tagent=1\tpython=\033[2J\177x", &got, NULL), 0);
+    assert_string_equal(got.python, "?[2J?x");
+}
+
 UNIT_TEST(other_texts_are_refused)
 {
     static const char *const bad[] = {

@@ -9,6 +9,7 @@
 
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
+#include "runtime/launch/core/step_line.h"
 
 #define MIB               (1024u * 1024u)
 #define MEMLOCK_MIN_BYTES (64ull * MIB) /* registered buffers of RDMA are locked */
@@ -51,8 +52,12 @@ static void
 node_facts_set(struct node_facts *f, const char *name, const char *value, size_t n)
 {
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
-        if (strcmp(name, texts[i].name) == 0)
-            (void)snprintf((char *)f + texts[i].at, FACT_MAX, "%.*s", (int)n, value);
+        if (strcmp(name, texts[i].name) == 0) {
+            char *text = (char *)f + texts[i].at;
+
+            (void)snprintf(text, FACT_MAX, "%.*s", (int)n, value);
+            step_line_clean(text);
+        }
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         if (strcmp(name, numbers[i].name) == 0)
             *(uint64_t *)((char *)f + numbers[i].at) = strtoull(value, NULL, 10);

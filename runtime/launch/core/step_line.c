@@ -58,6 +58,13 @@ void step_line_put(
     } while (n > 0);
 }
 
+void step_line_clean(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = '?';
+}
+
 void step_part_release(struct step_part *p)
 {
     strbuf_release(&p->data);

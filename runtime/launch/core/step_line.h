@@ -50,6 +50,8 @@ struct step_part {
     bool is_open; /* another line follows */
 };
 void step_part_release(struct step_part *p); /* accepts a zeroed one */
+/* Replaces control characters by "?": what nodes send must not control a terminal. */
+void step_line_clean(char *text);
 /* The task of a labelled line, and where the rest of it begins. False: it has no label. */
 bool step_line_label(const char *line, uint32_t *ret_task, const char **ret_rest);
 /* line: without label and line feed. 1: *p is complete, until the next call; 0: more lines
