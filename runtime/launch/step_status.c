@@ -344,6 +344,14 @@ static void watch_name_absent(const struct step_watch *w)
             strbuf_str(&names), n > 8 ? ", .." : "");
 }
 
+/* None on the nodes that have answered, and the others have had their time. */
+static bool watch_has_no_ranks(const struct step_watch *w, uint64_t now_ns)
+{
+    uint64_t wait_ns = w->n_present == w->hosts.n ? RATES_NS : ANSWER_NS;
+
+    return !w->has_begun && w->n_present > 0 && now_ns - w->begin_ns >= wait_ns;
+}
+
 /* 0 or 1: the loop ends with this exit code; -1: it continues. */
 static int watch_step(struct step_watch *w)
 {
@@ -356,10 +364,12 @@ static int watch_step(struct step_watch *w)
                 w->found.step);
         return !w->has_printed;
     }
-    if (!w->has_begun && w->n_present == w->hosts.n
-        && now_ns - w->begin_ns >= RATES_NS) {
-        fprintf(stderr, "hvd-status: step %u.%u has no ranks of srun --hvd\n",
-                w->found.job, w->found.step);
+    if (watch_has_no_ranks(w, now_ns)) {
+        if (w->n_present < w->hosts.n)
+            watch_name_absent(w);
+        fprintf(stderr, "hvd-status: step %u.%u has no ranks of srun --hvd%s\n",
+                w->found.job, w->found.step,
+                w->n_present < w->hosts.n ? " on the other nodes" : "");
         return 1;
     }
     live_lead_serve(&w->lead);
