@@ -26,8 +26,7 @@
 
 static void pages_path(const char *name, char ret[PAGES_PATH_MAX])
 {
-    (void)snprintf(ret, PAGES_PATH_MAX, STEP_PAGES_PARENT "/" STEP_PAGES_PREFIX "%s",
-                   name);
+    (void)snprintf(ret, PAGES_PATH_MAX, STEP_PAGES_PATH "%s", name);
 }
 
 /* -1 if it is missing, or not a folder of this user. */
@@ -84,7 +83,7 @@ int pages_make(const char *name,
     pages_path(name, path);
     /* an outer step's is not this one's */
     if (!set || *set != '/' || strlen(set) >= CONTRACT_PATH_MAX || strchr(set, '\n')
-        || strncmp(set, path, strcspn(path, ".") + 1) == 0)
+        || strncmp(set, STEP_PAGES_PATH, strlen(STEP_PAGES_PATH)) == 0)
         set = path;
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
         return err_errno(err, errno, "cannot make %s", path);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "runtime/base/mem.h"
+#include "runtime/contract/step_pages.h"
 
 #define DEFAULT_RUN_DIR "/run/ringmaster" /* RUNTIME_DIR: from the Makefile */
 
@@ -218,6 +219,18 @@ static int site_check(const struct plugin_config *c,
                    setting_name(setting), value, strbuf_str(&rule));
 }
 
+/* Of a variable; NULL: none that the user has set. Tasks do not get the variables of outer
+ * launchers, nor the folder for pages of the step that this one is started in (pages.c). */
+static const char *site_variable(getenv_fn get, void *arg, uint32_t setting)
+{
+    const char *name = setting_name(setting), *value = get(arg, name);
+    if (!value || !*value || contract_is_inherited(name)
+        || (setting == KNOB_HVD_STATS_DIR
+            && strncmp(value, STEP_PAGES_PATH, strlen(STEP_PAGES_PATH)) == 0))
+        return NULL;
+    return value;
+}
+
 /* A value that is malformed is the runtime's to report. */
 static int site_check_environment(const struct plugin_config *c,
                                   getenv_fn get,
@@ -226,9 +239,8 @@ static int site_check_environment(const struct plugin_config *c,
                                   struct err *err)
 {
     for (uint32_t i = 0; i < KNOB_COUNT; i++) {
-        const char *value = get(arg, setting_name(i));
-        if (!value || !*value || step_options_get(o, i)
-            || contract_is_inherited(setting_name(i))) /* tasks do not get it */
+        const char *value = site_variable(get, arg, i);
+        if (!value || step_options_get(o, i))
             continue;
         int rc = site_check(c, "the environment", i, value, err);
         if (rc)
@@ -245,9 +257,8 @@ static int site_add(const struct step_options *from,
 {
     for (uint32_t i = 0; i < from->n; i++) {
         uint32_t setting = from->v[i].setting;
-        const char *value =
-            get && setting < KNOB_COUNT ? get(arg, setting_name(setting)) : NULL;
-        if (step_options_get(o, setting) || (value && *value))
+        if (step_options_get(o, setting)
+            || (get && setting < KNOB_COUNT && site_variable(get, arg, setting)))
             continue;
         int rc = step_options_set(o, setting, from->text + from->v[i].at, err);
         if (rc)

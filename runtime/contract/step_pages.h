@@ -14,5 +14,6 @@
 #define STEP_PAGES_PARENT "/dev/shm"
 #define STEP_PAGES_PREFIX "hvd_step."
 #define STEP_TASK_PREFIX  "task."
+#define STEP_PAGES_PATH   STEP_PAGES_PARENT "/" STEP_PAGES_PREFIX
 
 #endif

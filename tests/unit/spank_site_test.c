@@ -118,6 +118,12 @@ UNIT_TEST(rules_are_applied_to_keys_and_variables_alike)
          "HOROVOD_FUSION_THRESHOLD=\"1048576\"", NULL},
         /* tasks do not get these variables, so they request nothing */
         {"allow=report", "", "HOROVOD_CONTROLLER=mpi", "", NULL},
+        /* a step in a task of another one: its folder for pages is the plugin's own */
+        {"allow=report", "", "HVD_STATS_DIR=/dev/shm/hvd_step.1.0.0.9", "", NULL},
+        {"default=HVD_STATS_DIR=/x", "", "HVD_STATS_DIR=/dev/shm/hvd_step.1.0.0.9",
+         "HVD_STATS_DIR=\"/x\"", NULL},
+        {"deny=HVD_STATS_DIR", "", "HVD_STATS_DIR=/dev/shm/mine", NULL,
+         "the environment: HVD_STATS_DIR=/dev/shm/mine: this site does not allow it"},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         static struct fake_env env;
