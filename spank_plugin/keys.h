@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The keys of --hvd. Parser, --hvd=help, the list of the manual and the messages come
- * from this table; spank_keys_test keeps spank_hvd.8 equal to it. Pure.
+ * from this table; spank_options_test keeps spank_hvd.8 equal to it. Pure.
  *
  *   X(name, flag, setting, value, help)
  *

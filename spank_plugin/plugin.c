@@ -282,13 +282,14 @@ int slurm_spank_task_init(spank_t sp, int argc, char *argv[])
     slurm_io_end_task();
 }
 
-/* Once on a node: where Python's "No module named 'horovod'" comes from. */
+/* Once on a node: where Python's "No module named 'horovod'" comes from. Not on a node
+ * with an error: there no program has run. */
 int slurm_spank_task_exit(spank_t sp, int argc, char *argv[])
 {
     (void)argc;
     (void)argv;
-    if (!plugin.opt.is_on || plugin.has_reported || !slurm_io_has_failed(sp)
-        || !task_lacks_runtime(&plugin.cfg))
+    if (!plugin.opt.is_on || plugin.node_err.code || plugin.has_reported
+        || !slurm_io_has_failed(sp) || !task_lacks_runtime(&plugin.cfg))
         return 0;
     plugin.has_reported = true;
     slurm_io_error("there is no runtime in %s/python (plugstack.conf: dir), so the "

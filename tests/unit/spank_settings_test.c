@@ -300,6 +300,20 @@ UNIT_TEST(a_missing_runtime_is_named_when_a_task_fails)
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
 }
 
+UNIT_TEST(a_missing_runtime_is_not_named_where_no_program_has_run)
+{
+    char bad[] = "rundir=/x";
+    char *argv[] = {bad};
+    assert_int_equal(plugin_init(S_CTX_REMOTE), 0);
+    assert_int_equal(slurm_spank_init(&fake, 1, argv), 0);
+    fake_env(KEYS_ENV, "");
+    assert_int_equal(slurm_spank_init_post_opt(&fake, 1, argv), 0);
+    fake.exit_status = 1 << 8;
+    assert_int_equal(slurm_spank_task_exit(&fake, 1, argv), 0);
+    assert_int_equal(fake_message_count(), 0);
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+}
+
 /* In a child: it replaces standard output and error. */
 UNIT_TEST(output_goes_to_files_of_the_rank)
 {
