@@ -30,9 +30,15 @@ spec:
 Y
 }
 submit_state() { ctl scontrol show job "$1" | tr ' ' '\n' | sed -n "s/^$2=//p" | head -1; }
-submit_ended() { # JOB: it has ended. Slurm holds a requeued job for two minutes; this ends the hold
+# JOB: it has ended. Slurm holds a requeued job for two minutes; this ends the hold, but not in the same second,
+# in which Slurm refuses the job: "credential revoked"
+submit_ended() {
+    local start
     case $(submit_state "$1" JobState) in
-        PENDING) ctl scontrol update JobId="$1" StartTime=now 2>/dev/null ;;
+        PENDING)
+            start=$(date -d "$(submit_state "$1" StartTime)" +%s 2>/dev/null) && [ $((start - $(date +%s))) -gt 10 ] \
+                && ctl scontrol update JobId="$1" StartTime=now+5
+            ;;
         COMPLETED | CANCELLED | FAILED | TIMEOUT | NODE_FAIL) return 0 ;;
     esac
     return 1
