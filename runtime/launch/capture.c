@@ -2,8 +2,8 @@
 /* The command runs like a rank, in its own process group that the guard knows.
  * Signals are served meanwhile, so that neither Ctrl-C nor a command that hangs
  * leaves processes behind. The call returns when the command itself has exited, even
- * if other processes still hold its pipe. Called by discovery.c, check_build.c and
- * gpu_info.c. */
+ * if other processes still hold its pipe. Called by discovery.c, check_build.c,
+ * gpu_info.c and step_srun.c. */
 #include "runtime/launch/capture.h"
 
 #include <errno.h>
@@ -53,6 +53,8 @@ static void capture_take_signals(struct capture *c, struct run *r)
     while ((pid = signals_reap(&status)) > 0) {
         if (pid == c->guard->pid)
             c->guard->pid = 0;
+        if (c->other && pid == *c->other)
+            *c->other = 0;
         if (pid == r->child.pid) {
             r->status = status;
             r->has_ended = true;
@@ -79,8 +81,9 @@ static int capture_wait(struct capture *c, struct run *r, struct err *err)
                            r->out->max);
         if (clock_now_ns() >= deadline_ns)
             return err_set(err, -EINVAL,
-                           "%s did not exit within %g s (--start-timeout)", c->name,
-                           (double)c->timeout_ms / 1000);
+                           "%s did not exit within %g s%s%s%s", c->name,
+                           (double)c->timeout_ms / 1000, c->option ? " (" : "",
+                           c->option ? c->option : "", c->option ? ")" : "");
     }
     if (WIFSIGNALED(r->status))
         return err_set(err, -EINVAL, "%s was killed by %s", c->name,

@@ -16,7 +16,9 @@ struct capture {
     const char *path, *name; /* of the program; for error messages */
     char *const *argv, *const *env;
     uint64_t timeout_ms;
-    int signal; /* set if a stop signal was received meanwhile */
+    const char *option; /* that sets this time, for the error message; NULL: none */
+    pid_t *other;       /* another child of this process, becomes 0 if it ends; or NULL */
+    int signal;         /* set if a stop signal was received meanwhile */
 };
 
 /* Captures standard output in out, whose bound is the limit; standard error is

@@ -55,6 +55,7 @@ launch_discover(void *arg, const char *command, struct hostlist *ret, struct err
     struct capture c = {.signals = &l->signals,
                         .guard = &l->guard,
                         .env = l->env,
+                        .option = "--start-timeout",
                         .timeout_ms =
                             options_ms(&l->o, OPT_START_TIMEOUT, DISCOVERY_MS)};
     int rc =
@@ -178,6 +179,7 @@ static int launch_check_build(struct horovodrun *l, int *ret_code, struct err *e
     struct capture c = {.signals = &l->signals,
                         .guard = &l->guard,
                         .env = l->env,
+                        .option = "--start-timeout",
                         .timeout_ms =
                             options_ms(&l->o, OPT_START_TIMEOUT, DISCOVERY_MS)};
     strbuf_init(&out, 65536);

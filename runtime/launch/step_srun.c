@@ -85,10 +85,14 @@ int slurm_commands_run(struct slurm_commands *s,
                         .name = argv[0],
                         .argv = argv,
                         .env = s->env,
-                        .timeout_ms = timeout_ms};
+                        .timeout_ms = timeout_ms,
+                        .other = s->srun};
     int rc = slurm_find(argv[0], path, err);
 
-    return rc < 0 ? rc : capture_run(&c, out, err);
+    rc = rc < 0 ? rc : capture_run(&c, out, err);
+    if (c.signal)
+        s->stop = c.signal;
+    return rc;
 }
 
 int slurm_srun_start(struct slurm_commands *s,
@@ -113,6 +117,7 @@ int slurm_srun_start(struct slurm_commands *s,
         return rc;
     }
     ret->fd = pair[0];
+    s->srun = &ret->child.pid;
     (void)fd_nonblock(ret->fd, true);
     (void)fd_nonblock(ret->child.stderr_fd, true);
     return 0;
@@ -120,9 +125,10 @@ int slurm_srun_start(struct slurm_commands *s,
 
 int slurm_srun_take_signals(struct slurm_srun *r, struct slurm_commands *s)
 {
-    int sig, status, stop = 0;
+    int sig, status, stop = s->stop;
     pid_t pid;
 
+    s->stop = 0;
     while ((sig = signals_next(&s->signals)) > 0)
         if (signals_is_stop(sig))
             stop = sig;
@@ -181,6 +187,7 @@ void slurm_srun_end(struct slurm_srun *r, struct slurm_commands *s)
             (void)waitpid(r->child.pid, NULL, 0);
         }
     }
+    s->srun = NULL;
     slurm_srun_take_messages(r);
     fd_close(&r->fd);
     fd_close(&r->child.stderr_fd);

@@ -13,6 +13,8 @@ struct slurm_commands {
     struct signals signals;
     char **env;
     char self[4096]; /* this program, hvd-agent */
+    pid_t *srun;     /* of the one that runs; NULL: none */
+    int stop;        /* a signal that came during slurm_commands_run */
 };
 /* -ENOENT: Slurm is not on PATH. Blocks signals: call it first. */
 int slurm_commands_init(struct slurm_commands *s, struct err *err);

@@ -434,7 +434,7 @@ static int watch_find(struct step_watch *w, struct err *err)
     strbuf_init(&jobs, QUERY_MAX);
     strbuf_init(&steps, QUERY_MAX);
     rc = slurm_commands_run(&w->slurm, job_argv, SLURM_COMMAND_MS, &jobs, err);
-    if (rc == -EINVAL && jobs.n == 0) /* squeue has said why */
+    if (rc == -EINVAL && jobs.n == 0 && !w->slurm.stop) /* squeue has said why */
         rc = 0;
     rc = rc < 0 ? rc : step_list_job(strbuf_str(&jobs), &w->word, geteuid(), &job, err);
     if (rc < 0)
