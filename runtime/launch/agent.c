@@ -87,7 +87,7 @@ static enum outcome agent_start_ranks(struct agent *a, struct local_ranks_config
     c->n = a->n;
     c->ranks = a->ranks;
     c->size = a->env.np ? a->env.np : (uint32_t)hostlist_slots(&a->table.hosts);
-    c->stats_dir = stats_dir_choose(a->scratch.stats_dir);
+    c->stats_dir = stats_dir_choose(getenv("HVD_STATS_DIR"), a->scratch.stats_dir);
     metrics_set_generation(a->metrics, a->env.generation);
     if (local_ranks_new(c, &a->signals, &a->guard, &a->local, &err) < 0
         || local_ranks_start(a->local, &code, &err) < 0)
@@ -312,10 +312,11 @@ static void agent_serve_metrics(struct agent *a, struct local_ranks_config *c)
 {
     struct err err = ERR_INIT;
     agent_serve_trainer(a, c);
-    struct metrics_config m = {.dir = stats_dir_choose(a->scratch.stats_dir),
-                               .has_metrics = a->metrics_port > 0,
-                               .port = (uint16_t)a->metrics_port,
-                               .trainer = a->trainer};
+    struct metrics_config m = {
+        .dir = stats_dir_choose(getenv("HVD_STATS_DIR"), a->scratch.stats_dir),
+        .has_metrics = a->metrics_port > 0,
+        .port = (uint16_t)a->metrics_port,
+        .trainer = a->trainer};
     if ((m.has_metrics || m.trainer) && metrics_start(&m, &a->metrics, &err) < 0) {
         log_warn("cannot serve metrics, continuing without", "port=%u cause=\"%s\"",
                  a->metrics_port, err.text);

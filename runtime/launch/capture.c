@@ -80,8 +80,7 @@ static int capture_wait(struct capture *c, struct run *r, struct err *err)
             return err_set(err, -EINVAL, "%s writes more than %zu bytes", c->name,
                            r->out->max);
         if (clock_now_ns() >= deadline_ns)
-            return err_set(err, -EINVAL,
-                           "%s did not exit within %g s%s%s%s", c->name,
+            return err_set(err, -EINVAL, "%s did not exit within %g s%s%s%s", c->name,
                            (double)c->timeout_ms / 1000, c->option ? " (" : "",
                            c->option ? c->option : "", c->option ? ")" : "");
     }

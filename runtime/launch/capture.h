@@ -17,8 +17,8 @@ struct capture {
     char *const *argv, *const *env;
     uint64_t timeout_ms;
     const char *option; /* that sets this time, for the error message; NULL: none */
-    pid_t *other;       /* another child of this process, becomes 0 if it ends; or NULL */
-    int signal;         /* set if a stop signal was received meanwhile */
+    pid_t *other; /* another child of this process, becomes 0 if it ends; or NULL */
+    int signal;   /* set if a stop signal was received meanwhile */
 };
 
 /* Captures standard output in out, whose bound is the limit; standard error is

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/clock.h"
@@ -223,7 +224,7 @@ static int local_job_prepare(struct local_job *l,
     c->ranks = l->ranks;
     c->placement = &l->placement;
     c->tf = l->tf.roles.framework == FRAMEWORK_HVD ? NULL : &l->tf;
-    c->stats_dir = stats_dir_choose(l->c->scratch->stats_dir);
+    c->stats_dir = stats_dir_choose(getenv("HVD_STATS_DIR"), l->c->scratch->stats_dir);
     if ((rc = local_ranks_new(c, l->c->signals, l->c->guard, &l->local, err)) < 0
         || (rc = local_ranks_start(l->local, ret_code, err)) < 0)
         return rc;

@@ -32,6 +32,7 @@
 #include "runtime/launch/scratch.h"
 #include "runtime/launch/self.h"
 #include "runtime/launch/session.h"
+#include "runtime/launch/stats_dir.h"
 #include "runtime/launch/uplink.h"
 #include "runtime/wire/bytes.h"
 
@@ -240,9 +241,8 @@ remote_agent_start_ranks(struct remote_agent *a, int *ret_code, struct err *err)
     a->config.tf = a->e.roles.framework == FRAMEWORK_HVD ? NULL : &a->tf;
     a->config.n = a->n;
     a->config.ranks = a->ranks;
-    a->config.stats_dir = environment_get(&a->env, "HVD_STATS_DIR");
-    if (!a->config.stats_dir || !*a->config.stats_dir)
-        a->config.stats_dir = a->scratch.stats_dir;
+    a->config.stats_dir = stats_dir_choose(environment_get(&a->env, "HVD_STATS_DIR"),
+                                           a->scratch.stats_dir);
     rc = local_ranks_new(&a->config, a->signals, &a->guard, &a->local, err);
     return rc < 0 ? rc : local_ranks_start(a->local, ret_code, err);
 }

@@ -27,7 +27,8 @@
 #define PLUGIN_MAX_BYTES (64u << 20)
 #define PYTHON_MS        60000u
 #define INCLUDES_MAX     4 /* of files that include files */
-#define DEFAULT_RUN_DIR  "/run/ringmaster" /* RUNTIME_DIR, SLURM_LIBDIR: from the Makefile */
+#define DEFAULT_RUN_DIR                                                                \
+    "/run/ringmaster" /* RUNTIME_DIR, SLURM_LIBDIR: from the Makefile */
 
 /* --- commands --------------------------------------------------------------------- */
 

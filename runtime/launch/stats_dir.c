@@ -17,6 +17,7 @@
 #include "runtime/base/parse.h"
 #include "runtime/contract/contract.h"
 #include "runtime/contract/stats_page.h"
+#include "runtime/contract/step_pages.h"
 
 enum { PAGES_MAX = 65536 };
 
@@ -104,11 +105,12 @@ void stats_dir_free(struct stats_page **pages, size_t n)
     mem_free(pages);
 }
 
-const char *stats_dir_choose(const char *own)
+const char *stats_dir_choose(const char *set, const char *own)
 {
-    const char *set = getenv("HVD_STATS_DIR");
+    bool is_of_step =
+        set && strncmp(set, STEP_PAGES_PATH, strlen(STEP_PAGES_PATH)) == 0;
 
-    return set && *set ? set : own;
+    return set && *set && !is_of_step ? set : own;
 }
 
 void stats_dir_text(const char *dir, struct strbuf *out)

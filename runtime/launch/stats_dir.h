@@ -11,8 +11,10 @@
 size_t stats_dir_read(const char *dir, struct stats_page ***ret);
 void stats_dir_free(struct stats_page **pages, size_t n);
 
-/* HVD_STATS_DIR, if the user has set it; else own. */
-const char *stats_dir_choose(const char *own);
+/* set, which is HVD_STATS_DIR, if the user has set it; else own. That of the Slurm step in
+ * which a launcher runs is not the user's: other worlds of the step have it too, and only
+ * one node has the folder. */
+const char *stats_dir_choose(const char *set, const char *own);
 
 /* Appends the pages in dir as Prometheus' text, by rank. A folder that is missing has no
  * page. */

@@ -108,4 +108,12 @@ UNIT_TEST(a_rank_that_died_while_writing_has_numbers_but_no_metrics)
     assert_int_equal(p.step, 9);
 }
 
+UNIT_TEST(a_launcher_in_a_slurm_step_does_not_use_the_folder_of_the_step)
+{
+    assert_string_equal(stats_dir_choose(NULL, "/own"), "/own");
+    assert_string_equal(stats_dir_choose("", "/own"), "/own");
+    assert_string_equal(stats_dir_choose("/users", "/own"), "/users");
+    assert_string_equal(stats_dir_choose("/dev/shm/hvd_step.1.0.0.9", "/own"), "/own");
+}
+
 UNIT_MAIN(make_page, remove_page)
