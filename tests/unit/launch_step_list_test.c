@@ -40,7 +40,7 @@ UNIT_TEST(jobs)
         const char *want;
     } rows[] = {
         {"12|1000|RUNNING|alice\n", 1000, 0, ""},
-        {"12|1000|RUNNING|alice\n", 0, 0, ""},
+        {"12|1000|RUNNING|alice\n", 0, -EACCES, "user alice's"},
         {"12|1000|RUNNING|alice\n", 1001, -EACCES, "user alice's"},
         {"12|1000|PENDING|alice\n", 1000, -ESRCH, "job 12 is PENDING"},
         {"12|1000|COMPLETED|alice\n", 1000, -ESRCH, "is COMPLETED"},
