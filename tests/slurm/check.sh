@@ -13,9 +13,10 @@ idle_nodes() { [ "$(ctl sinfo -h -t idle -o %D)" = 2 ]; }
 within 120 is_idle && within 120 idle_nodes
 out=$(check)
 is 'hvd-slurm-check: nothing is wrong' 0 $?
-is 'hvd-slurm-check: a row for each node' "node1 $version $version $version 22.05 ok eth0
-node2 $version $version $version 22.05 ok eth0" \
-    "$(awk '/^node/ {print $1, $2, $3, $4, substr($5, 1, 5), $6, $7}' <<<"$out")"
+release=$(ctl sinfo -V | sed 's/.* //')
+is 'hvd-slurm-check: a row for each node' "node1 $version $version $version $release ok eth0
+node2 $version $version $version $release ok eth0" \
+    "$(awk '/^node/ {print $1, $2, $3, $4, $5, $6, $7}' <<<"$out")"
 has 'hvd-slurm-check: says so' "$out" 'No problem on 2 nodes.'
 within 120 idle_nodes
 is 'hvd-slurm-check --nodelist, as an unprivileged user' 'node2' "$(UID_GID=65534:65534 check --nodelist=node2 | awk '/^node/ {print $1}')"
