@@ -37,7 +37,7 @@ RUNTIME_DIR  ?= /opt/ringmaster
 MANDIR       ?= /usr/share/man
 DOCDIR       ?= /usr/share/doc/ringmaster
 $(O)/spank_plugin/site.o $(O)/spank_plugin/submit/core/submit_script.o $(O)/runtime/launch/slurm_facts.o: \
-    XFLAGS := -DRUNTIME_DIR='"$(RUNTIME_DIR)"' -DSLURM_LIBDIR='"$(SLURM_LIBDIR)"'
+    XFLAGS := -DRUNTIME_DIR='"$(RUNTIME_DIR)"'
 SPANK_PATHS  := sed -e 's|/usr/lib/slurm|$(SLURM_LIBDIR)|g; s|/opt/ringmaster|$(RUNTIME_DIR)|g'
 .PHONY: install-spank
 install-spank: $(O)/lib/spank_hvd.so ## install spank_hvd.so and its manual (DESTDIR, SLURM_LIBDIR, RUNTIME_DIR, MANDIR)

@@ -27,8 +27,7 @@
 #define PLUGIN_MAX_BYTES (64u << 20)
 #define PYTHON_MS        60000u
 #define INCLUDES_MAX     4 /* of files that include files */
-#define DEFAULT_RUN_DIR                                                                \
-    "/run/ringmaster" /* RUNTIME_DIR, SLURM_LIBDIR: from the Makefile */
+#define DEFAULT_RUN_DIR  "/run/ringmaster" /* RUNTIME_DIR: from the Makefile */
 
 /* --- commands --------------------------------------------------------------------- */
 
@@ -155,7 +154,7 @@ static void facts_read_plugin(const struct facts_question *q,
         return;
     }
     (void)snprintf(path, sizeof(path), "%s%s",
-                   line->path[0] == '/' ? "" : SLURM_LIBDIR "/", line->path);
+                   line->path[0] == '/' ? "" : "/usr/lib/slurm/", line->path);
     if (fd_read_file(path, PLUGIN_MAX_BYTES, &bytes, &n, &err) < 0)
         (void)snprintf(f->plugstack, FACT_MAX, "%.120s", err.text);
     else if (!spank_version_find(bytes, n, f->plugin, f->plugin_slurm))

@@ -3,7 +3,7 @@ LINT_C := $(shell git ls-files -- 'runtime/*.c' 'operator/*.c' 'spank_plugin/*.c
 LINT_C := $(wildcard $(LINT_C))
 LINT_PURE := $(filter runtime/core/%.c runtime/launch/core/%.c operator/core/%.c operator/doc/%.c runtime/contract/%.c runtime/base/%.c \
     runtime/wire/bytes.c runtime/wire/auth_wire.c $(patsubst %,runtime/backend/nccl/%.c,card comm_state fuse dtype),$(LINT_C))
-LINT_FLAGS := -std=gnu11 -I. -Iruntime/include -D_GNU_SOURCE '-DHVD_VERSION_STRING="0"' '-DKERNELS_BIN="/dev/null"' '-DRUNTIME_DIR="/opt/ringmaster"' '-DSLURM_LIBDIR="/usr/lib/slurm"' $(shell python3-config --includes 2>/dev/null)
+LINT_FLAGS := -std=gnu11 -I. -Iruntime/include -D_GNU_SOURCE '-DHVD_VERSION_STRING="0"' '-DKERNELS_BIN="/dev/null"' '-DRUNTIME_DIR="/opt/ringmaster"' $(shell python3-config --includes 2>/dev/null)
 LINT_TIDY := $(patsubst %.c,$(BUILD)/lint/%.tidy,$(LINT_C))
 
 $(BUILD)/lint/%.tidy: %.c .clang-tidy tests/lint/tidy.sh
