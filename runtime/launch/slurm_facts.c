@@ -26,7 +26,7 @@
 #define CONF_MAX_BYTES   (1u << 20)
 #define PLUGIN_MAX_BYTES (64u << 20)
 #define PYTHON_MS        60000u
-#define INCLUDES_MAX     4 /* of files that include files */
+#define INCLUDES_MAX     4                 /* of files that include files */
 #define DEFAULT_RUN_DIR  "/run/ringmaster" /* RUNTIME_DIR: from the Makefile */
 
 /* --- commands --------------------------------------------------------------------- */

@@ -344,7 +344,7 @@ static void watch_name_absent(const struct step_watch *w)
             strbuf_str(&names), n > 8 ? ", .." : "");
 }
 
-/* None on the nodes that have answered, and the others have had their time. */
+/* None on the nodes that have answered, and the other nodes have had their time. */
 static bool watch_has_no_ranks(const struct step_watch *w, uint64_t now_ns)
 {
     uint64_t wait_ns = w->n_present == w->hosts.n ? RATES_NS : ANSWER_NS;
