@@ -32,14 +32,13 @@
 #include "runtime/launch/step_srun.h"
 #include "runtime/live/live_text.h"
 
-#define PRINT_NS      (LIVE_EVERY_S * NS_PER_S)
-#define RATES_NS      (8 * NS_PER_S)  /* after this a report needs no rates */
-#define ANSWER_NS     (15 * NS_PER_S) /* for the other nodes, after the first */
-#define FIRST_NS      (30 * NS_PER_S) /* for the first node */
-#define COMMENT_NS    (60 * NS_PER_S)
-#define QUERY_MAX     (1u << 20)
-#define JOB_NAME_WORD "--job-name=" STEP_STATUS_NAME
-#define INPUT_MAX     (1u << 20)
+#define PRINT_NS   (LIVE_EVERY_S * NS_PER_S)
+#define RATES_NS   (8 * NS_PER_S)  /* after this a report needs no rates */
+#define ANSWER_NS  (15 * NS_PER_S) /* for the other nodes, after the first */
+#define FIRST_NS   (30 * NS_PER_S) /* for the first node */
+#define COMMENT_NS (60 * NS_PER_S)
+#define QUERY_MAX  (1u << 20)
+#define INPUT_MAX  (1u << 20)
 
 struct step_peer { /* the process on a node */
     struct step_part part;
@@ -466,13 +465,12 @@ static int watch_start(struct step_watch *w, struct err *err)
                         "--quiet",
                         "--label",
                         "--kill-on-bad-exit=0",
-                        JOB_NAME_WORD,
                         "--export=NONE",
                         "--chdir=/"};
     char jobid[32], nodes[32], tasks[32], step[32];
     AUTOFREE char *list = mem_alloc(w->found.nodes_len + 32);
-    char agent[] = "step";
-    char *argv[ARRAY_LEN(words) + 8];
+    char agent[] = "step", name[] = "--job-name=" STEP_STATUS_NAME;
+    char *argv[ARRAY_LEN(words) + 9];
     size_t n = 0;
 
     w->peers = mem_calloc(w->hosts.n, sizeof(*w->peers));
@@ -486,6 +484,7 @@ static int watch_start(struct step_watch *w, struct err *err)
     (void)snprintf(step, sizeof(step), "%u.%u", w->found.job, w->found.step);
     for (; n < ARRAY_LEN(words); n++)
         argv[n] = words[n];
+    argv[n++] = name;
     argv[n++] = jobid;
     argv[n++] = nodes;
     argv[n++] = tasks;
