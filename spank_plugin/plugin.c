@@ -198,7 +198,7 @@ static void srun_post_opt(void)
 /* Slurm forwards the last --hvd only, and none of SBATCH_HVD. */
 static void allocator_post_opt(spank_t sp)
 {
-    CLEANUP(strbuf_release) struct strbuf value;
+    CLEANUP(strbuf_release) struct strbuf value = {0};
     struct err err = ERR_INIT;
     struct step_options step;
     if (!plugin.opt.is_on)

@@ -367,7 +367,7 @@ static int page_route(struct cli *c, struct strbuf *out)
 int online_page(struct cli *c)
 {
     struct page_run p = {.c = c};
-    CLEANUP(strbuf_release) struct strbuf route;
+    CLEANUP(strbuf_release) struct strbuf route = {0};
     struct err err = ERR_INIT;
     int rc = page_options(&p, &err);
 

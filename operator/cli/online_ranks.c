@@ -97,7 +97,7 @@ int online_stacks(struct cli *c)
 {
     const char *const words[] = {
         cli_has(&c->args, CLI_OPT_EXAMINE) ? "--examine" : "--stacks", NULL};
-    CLEANUP(strbuf_release) struct strbuf out;
+    CLEANUP(strbuf_release) struct strbuf out = {0};
     struct err err = ERR_INIT;
     const struct kubectl *k;
     struct job_view v;

@@ -120,13 +120,23 @@ UNIT_TEST(srun_keeps_to_srun_port_range)
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
 }
 
+/* What a callback finds where its variables will be, as after Slurm's own functions. */
+__attribute__((noinline)) static void stack_use(void)
+{
+    volatile unsigned char used[8192];
+    for (size_t i = 0; i < sizeof(used); i++)
+        used[i] = 0x5a;
+}
+
 UNIT_TEST(without_the_option_nothing_happens)
 {
     const int contexts[] = {S_CTX_LOCAL, S_CTX_ALLOCATOR, S_CTX_REMOTE};
     for (size_t i = 0; i < ARRAY_LEN(contexts); i++) {
         assert_int_equal(plugin_init(contexts[i]), 0);
         assert_true(fake_option_is_registered());
+        stack_use();
         assert_int_equal(slurm_spank_init_post_opt(&fake, 1, args), 0);
+        stack_use();
         assert_int_equal(slurm_spank_local_user_init(&fake, 1, args), 0);
         assert_int_equal(slurm_spank_user_init(&fake, 1, args), 0);
         assert_int_equal(slurm_spank_task_init(&fake, 1, args), 0);

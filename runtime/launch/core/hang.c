@@ -485,7 +485,7 @@ static void hang_put_stacks(const struct hang *h)
 
 int hang_find(const struct hang_input *in, struct hang_finding *ret)
 {
-    CLEANUP(arena_release) struct arena arena;
+    CLEANUP(arena_release) struct arena arena = {0};
     AUTOFREE struct stack_dump *dumps = mem_calloc(HANG_DUMPS_MAX, sizeof(*dumps));
     struct hang h = {.in = in, .ret = ret, .dumps = dumps, .last = dumps};
 
