@@ -316,7 +316,12 @@ def verdict(o: argparse.Namespace, rounds: list[dict], again: list[float]) -> in
     without, viewed = ([t for r in rounds for t in r[k]["starts"]] for k in ("idle", "busy"))
     ratio = statistics.median(viewed) / statistics.median(without)
     ms = statistics.median(r["page"]["all_ms"]["median"] for r in rounds)
-    lag = statistics.median(r["page"]["lag_ms"]["median"] for r in rounds)
+    lags = [r["page"]["lag_ms"] for r in rounds]
+    lag = (
+        statistics.median(x["median"] for x in lags if x["n"])
+        if any(x["n"] for x in lags)
+        else float("inf")
+    )
     cost = statistics.median(100 * (r["busy"]["cpu"] - r["idle"]["cpu"]) for r in rounds)
     bad = sum(n for r in rounds for s, n in r["page"]["statuses"].items() if not s.endswith(" 200"))
     print(

@@ -54,6 +54,8 @@ if within 60 has_comment; then ok "hvd-status --comment: the job's comment has a
 if ends_well; then ok 'hvd-status: a step that is watched ends as ever'; else not_ok 'hvd-status: a step that is watched ends as ever' "$(cat "$RUN/status-world.log")"; fi
 wait "$watch"
 is 'hvd-status --watch: ends with the step' "0 hvd-status: step $job.0 has ended" "$? $(grep -o 'hvd-status: step.*' "$RUN/status-watch.err")"
+has_ended() { ctl scontrol show job "$job" | grep -q JobState=COMPLETED; } # COMPLETING before that
+within 120 has_ended
 has 'hvd-status: a job that has ended' "$(ask "$job" 2>&1)" "hvd-status: job $job is COMPLETED: only a running job has ranks"
 no_pages() { ! "$HERE/on" node1 find /dev/shm -name 'hvd_step.*' | grep -q .; }
 if within 60 no_pages; then ok 'no page of a step that has ended is left'; else not_ok 'no page of a step that has ended is left' "$(ctl ls /dev/shm)"; fi
