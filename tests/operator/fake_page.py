@@ -18,12 +18,13 @@ from api import expect, wait
 from fake_ask import FAST, Asked
 from fake_elect import Rivals
 from fake_world import World, fetch, free_port, launched, suite
+from page_client import PageClient, Stream
 
 JANE = "token-of-jane"  # may list in namespace ns
 ROOT = "token-of-root"  # may read everything
 
 
-class Paged(Asked):
+class Paged(PageClient, Asked):
     """With a page, and two viewers."""
 
     def __init__(self, *args, extra: list[str] | None = None, port: int = 0, **kw):
@@ -44,23 +45,8 @@ class Paged(Asked):
             self.fake.rights.add(("root", verb, "mpijobs", ""))
         wait("the page is served", lambda: self.page("/")[0] == 200 and self.get_jobs()[0] == 200)
 
-    def page(self, path: str, token: str | None = None, method: str = "GET", **headers: str):
-        """Status, headers and body of a request of its own connection."""
-        c = http.client.HTTPConnection("127.0.0.1", self.page_port, timeout=60)
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
-        try:
-            c.request(method, path, headers=headers)
-            r = c.getresponse()
-            return r.status, dict(r.getheaders()), r.read().decode()
-        except OSError:
-            return 0, {}, ""
-        finally:
-            c.close()
-
     def api(self, path: str, token: str | None = ROOT) -> tuple[int, dict]:
-        status, _, body = self.page("/api/v1" + path, token)
-        return status, json.loads(body) if body else {}
+        return super().api(path, token)
 
     def connections(self) -> float:
         rows = fetch(self.metrics_port, "/metrics")[1].splitlines()
@@ -71,48 +57,6 @@ class Paged(Asked):
 
     def rows(self) -> dict[str, dict]:
         return {r["name"]: r for r in self.get_jobs()[1]["jobs"]}
-
-
-class Stream:
-    """Events of a stream, as they come."""
-
-    def __init__(self, w: Paged, query: str = "", token: str = ROOT):
-        self.events: list[tuple[str, dict]] = []
-        self.pings = 0
-        self.c = http.client.HTTPConnection("127.0.0.1", w.page_port, timeout=120)
-        self.c.request("GET", "/api/v1/watch" + query, headers={"Authorization": f"Bearer {token}"})
-        self.socket = self.c.sock
-        self.answer = self.c.getresponse()
-        self.is_over = False
-        self.thread = threading.Thread(target=self.read, daemon=True)
-        self.thread.start()
-
-    def read(self) -> None:
-        name = ""
-        with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
-            while line := self.answer.readline().decode():
-                if line.startswith("event: "):
-                    name = line[7:].strip()
-                elif line.startswith("data: "):
-                    self.events.append((name, json.loads(line[6:])))
-                elif line.startswith(":"):
-                    self.pings += 1
-        self.is_over = True
-
-    def wait(self, what: str, test) -> None:
-        wait(what, lambda: any(test(*e) for e in list(self.events)))
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RDWR)
-        self.thread.join(60)
-        self.answer.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
 
 # --- rights ---------------------------------------------------------------------------
@@ -219,7 +163,7 @@ def a_token_is_reviewed_once_for_many_requests() -> None:
 @suite.test
 def a_stream_has_all_jobs_then_what_changes() -> None:
     begin = time.monotonic()
-    with Paged(jobs=2) as w, Stream(w) as s:
+    with Paged(jobs=2) as w, Stream(w, ROOT) as s:
         expect(s.answer.headers["Content-Type"] == "text/event-stream", "a stream", s.answer.headers)
         s.wait("all", lambda e, d: e == "jobs" and {r["name"] for r in d["jobs"]} == {"j0", "j1"})
         w.run_pods()
@@ -240,7 +184,7 @@ def a_stream_has_all_jobs_then_what_changes() -> None:
 
 @suite.test
 def a_stream_of_a_namespace_has_no_other_jobs() -> None:
-    with Paged() as w, Stream(w, "?namespace=ns", JANE) as s:
+    with Paged() as w, Stream(w, JANE, "?namespace=ns") as s:
         other = w.job("secret")
         other["metadata"]["namespace"] = "other"
         w.fake.put("horovodjobs", other)
@@ -252,12 +196,12 @@ def a_stream_of_a_namespace_has_no_other_jobs() -> None:
 
 @suite.test
 def a_stream_ends_when_its_right_is_taken_away() -> None:
-    with Paged() as w, Stream(w, "?namespace=ns", JANE) as s:
+    with Paged() as w, Stream(w, JANE, "?namespace=ns") as s:
         s.wait("all", lambda e, _: e == "jobs")
         w.fake.rights.discard(("jane", "list", "horovodjobs", "ns"))
         s.wait("the end", lambda e, d: e == "end" and "jane" in d["error"])
         wait("closed", lambda: s.is_over)
-        with Stream(w) as t:
+        with Stream(w, ROOT) as t:
             t.wait("all", lambda e, _: e == "jobs")
             del w.fake.tokens[ROOT]
             t.wait("the end", lambda e, _: e == "end")
@@ -274,7 +218,7 @@ def a_stream_ends_when_its_rights_cannot_be_checked_for_long() -> None:
         w.fake.answer(h, 500, "{}")
         return True
 
-    with Paged(hook=hook) as w, Stream(w) as s:
+    with Paged(hook=hook) as w, Stream(w, ROOT) as s:
         s.wait("all", lambda e, _: e == "jobs")
         refuses.set()
         s.wait("the end", lambda e, d: e == "end" and "could not be checked" in d["error"])
@@ -459,7 +403,7 @@ def a_viewer_that_does_not_read_is_ended() -> None:
         slow.sendall(
             f"GET /api/v1/watch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ROOT}\r\n\r\n".encode()
         )
-        with Stream(w) as s:
+        with Stream(w, ROOT) as s:
             wait("two streams", lambda: streams() == 2)
             for n in itertools.count():
                 for i in range(60):  # together 50 kB
