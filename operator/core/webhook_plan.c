@@ -197,7 +197,7 @@ uint64_t webhook_queue_next_ns(const struct webhook_queue *q)
 }
 
 /* 2xx, and what another attempt may change. */
-static enum webhook_end judge(int status)
+static enum webhook_end webhook_end_of_status(int status)
 {
     if (status >= 200 && status < 300)
         return WEBHOOK_DELIVERED;
@@ -229,7 +229,7 @@ enum webhook_end webhook_queue_answer(struct webhook_queue *q,
                                       uint64_t now_ns,
                                       uint64_t *ret_delay_ns)
 {
-    enum webhook_end end = judge(status);
+    enum webhook_end end = webhook_end_of_status(status);
     uint64_t delay_ns = 0, asked_ns = retry_after_s * 1000000000ull;
 
     m->n_failures++;

@@ -230,7 +230,8 @@ UNIT_TEST(errors_of_kubectl_become_one_sentence)
     }
 }
 
-static int choose(const char *pods, const char *holder, struct page_pod *ret)
+static int
+page_pod_choose_from(const char *pods, const char *holder, struct page_pod *ret)
 {
     struct arena a;
     struct node *o;
@@ -260,18 +261,19 @@ UNIT_TEST(the_page_is_forwarded_to_the_pod_that_the_lease_names)
         "{\"metadata\": {\"name\": \"op-3\"}, \"spec\": {\"containers\": [{}]}}]}";
     struct page_pod pod;
 
-    assert_int_equal(choose(pods, "op-1_u-1", &pod),
+    assert_int_equal(page_pod_choose_from(pods, "op-1_u-1", &pod),
                      0); /* it serves until it is gone */
     assert_true(pod.is_leader && pod.port == 1);
-    assert_int_equal(choose(pods, "op-12_u-1", &pod), 0);
+    assert_int_equal(page_pod_choose_from(pods, "op-12_u-1", &pod), 0);
     assert_true(pod.is_leader && pod.port == 2);
-    assert_int_equal(choose(pods, "op_u-1", &pod), 0); /* no such pod: a ready one */
+    assert_int_equal(page_pod_choose_from(pods, "op_u-1", &pod),
+                     0); /* no such pod: a ready one */
     assert_true(!pod.is_leader && pod.port == 2);
-    assert_int_equal(choose(pods, NULL, &pod), 0);
+    assert_int_equal(page_pod_choose_from(pods, NULL, &pod), 0);
     assert_true(!pod.is_leader && pod.port == 2);
-    assert_int_equal(choose(pods, "op-3_u-1", &pod),
+    assert_int_equal(page_pod_choose_from(pods, "op-3_u-1", &pod),
                      -ENOENT); /* started without --page */
-    assert_int_equal(choose("{\"items\": []}", "op-1_u", &pod), -ENOENT);
+    assert_int_equal(page_pod_choose_from("{\"items\": []}", "op-1_u", &pod), -ENOENT);
 }
 
 UNIT_TEST(a_token_is_one_value_of_the_fragment)

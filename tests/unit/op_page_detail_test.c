@@ -335,7 +335,8 @@ UNIT_TEST(without_memory_there_is_no_page)
 
 /* --- history --------------------------------------------------------------------- */
 
-static void note(struct page_world *w, const char *key, double rate, uint64_t now_s)
+static void
+rate_note(struct page_world *w, const char *key, double rate, uint64_t now_s)
 {
     struct live_report r;
 
@@ -350,16 +351,16 @@ UNIT_TEST(a_point_is_noted_every_15_s)
     CLEANUP(page_world_close) struct page_world *w = page_world_open();
     struct detail_case c;
 
-    note(w, "team/train", 1, NOW_S); /* unknown */
+    rate_note(w, "team/train", 1, NOW_S); /* unknown */
     (void)open_job(w, &c, "team/train", page_world_running);
     assert_null(strstr(case_write(w, &c), "history"));
-    note(w, "team/train", 1.5, NOW_S);
-    note(w, "team/train", 9, NOW_S + 14); /* too early */
-    note(w, "team/train", 1234567, NOW_S + 15);
-    note(w, "team/train", -1, NOW_S + 30);
-    note(w, "team/train", INFINITY, NOW_S + 45);
-    note(w, "team/train", 9, NOW_S + 15); /* late */
-    note(w, "team/train", 0, NOW_S + 95); /* after a gap */
+    rate_note(w, "team/train", 1.5, NOW_S);
+    rate_note(w, "team/train", 9, NOW_S + 14); /* too early */
+    rate_note(w, "team/train", 1234567, NOW_S + 15);
+    rate_note(w, "team/train", -1, NOW_S + 30);
+    rate_note(w, "team/train", INFINITY, NOW_S + 45);
+    rate_note(w, "team/train", 9, NOW_S + 15); /* late */
+    rate_note(w, "team/train", 0, NOW_S + 95); /* after a gap */
     case_expect(w, &c,
                 ",\"history\":{\"every\":15,\"end\":\"2026-01-01T00:01:30Z\","
                 "\"stepsPerSecond\":[1.5,1.235e+06,null,null,null,null,0],"
@@ -381,16 +382,16 @@ UNIT_TEST(a_history_has_at_most_an_hour)
 
     (void)open_job(w, &c, "team/train", page_world_running);
     for (unsigned i = 0; i < 300; i++)
-        note(w, "team/train", i + 0.5, NOW_S + 15 * i);
+        rate_note(w, "team/train", i + 0.5, NOW_S + 15 * i);
     v = read_steps(w, &c);
     assert_int_equal(v->n, 240);
     assert_true(v->first->u.d == 60.5 && v->last->u.d == 299.5);
-    note(w, "team/train", 7.5, NOW_S + 15 * 1000); /* all others are too old */
+    rate_note(w, "team/train", 7.5, NOW_S + 15 * 1000); /* all others are too old */
     v = read_steps(w, &c);
     assert_int_equal(v->n, 240);
     assert_int_equal(v->first->type, NODE_NULL);
     assert_true(v->last->u.d == 7.5);
-    note(w, "team/train", 8.5, NOW_S); /* the clock was set back by hours */
+    rate_note(w, "team/train", 8.5, NOW_S); /* the clock was set back by hours */
     v = read_steps(w, &c);
     assert_int_equal(v->n, 1);
     assert_true(v->first->u.d == 8.5);
@@ -402,7 +403,7 @@ UNIT_TEST(a_history_ends_with_its_job)
     struct detail_case c;
     struct node *o = open_job(w, &c, "team/train", page_world_running);
 
-    note(w, "team/train", 1, NOW_S);
+    rate_note(w, "team/train", 1, NOW_S);
     node_set_str(&w->b, node_child(&w->b, o, "status", NODE_OBJECT), "message", "x");
     assert_int_equal(page_table_put(w->t, "team/train", o), 0);
     assert_non_null(strstr(case_write(w, &c), "history"));
@@ -433,14 +434,14 @@ UNIT_TEST(the_histories_of_idle_jobs_go_first)
                        "metadata: {namespace: a, name: j%u, uid: u%u}\nspec: {}\n", i,
                        i);
         page_world_put(w, key, text, 0);
-        note(w, key, 1, NOW_S);
+        rate_note(w, key, 1, NOW_S);
     }
     assert_int_equal(w->t->n_histories, max);
     assert_true(has_history(w, max - 1));
     assert_false(has_history(w, max)); /* all others are in use */
-    note(w, "a/j0", 1, NOW_S + PAGE_HISTORY_IDLE_S);
+    rate_note(w, "a/j0", 1, NOW_S + PAGE_HISTORY_IDLE_S);
     (void)snprintf(key, sizeof(key), "a/j%u", max);
-    note(w, key, 1, NOW_S + PAGE_HISTORY_IDLE_S);
+    rate_note(w, key, 1, NOW_S + PAGE_HISTORY_IDLE_S);
     assert_int_equal(w->t->n_histories, max);
     assert_true(has_history(w, max));
     assert_true(has_history(w, 0));
@@ -457,11 +458,11 @@ UNIT_TEST(without_memory_there_is_no_history)
 
     (void)open_job(w, &c, "team/train", page_world_running);
     mem_fail_after(0);
-    note(w, "team/train", 1, NOW_S);
+    rate_note(w, "team/train", 1, NOW_S);
     assert_true(mem_fail_fired());
     mem_fail_after(-1);
     assert_int_equal(w->t->n_histories, 0);
-    note(w, "team/train", 1, NOW_S);
+    rate_note(w, "team/train", 1, NOW_S);
     assert_int_equal(w->t->n_histories, 1);
 }
 

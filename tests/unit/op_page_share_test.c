@@ -38,7 +38,8 @@ share_end(struct page_share *s, struct page_item *i, uint64_t now_ns, const char
     page_share_end(s, i, now_ns, 200, mem_strdup(body), strlen(body));
 }
 
-static struct page_query query(enum page_fetch_what what, const char *key, int64_t rank)
+static struct page_query
+query_make(enum page_fetch_what what, const char *key, int64_t rank)
 {
     return (struct page_query){.what = what, .key = key, .rank = rank, .tail = 10};
 }
@@ -46,7 +47,7 @@ static struct page_query query(enum page_fetch_what what, const char *key, int64
 UNIT_TEST(equal_queries_are_fetched_once_in_the_time_of_an_answer)
 {
     struct page_share *s = page_share_new();
-    struct page_query q = query(PAGE_EVENTS, "a/b", 0);
+    struct page_query q = query_make(PAGE_EVENTS, "a/b", 0);
     struct viewer v[3] = {{0}}, late = {0};
     struct page_item *i;
 
@@ -77,9 +78,9 @@ UNIT_TEST(equal_queries_are_fetched_once_in_the_time_of_an_answer)
 UNIT_TEST(queries_that_differ_are_fetched_apart)
 {
     struct page_query rows[] = {
-        query(PAGE_EVENTS, "a/b", 0), query(PAGE_EVENTS, "a/c", 0),
-        query(PAGE_RANKS, "a/b", 0),  query(PAGE_LOG, "a/b", 0),
-        query(PAGE_LOG, "a/b", 1),    query(PAGE_LOG, "a/b", 1)};
+        query_make(PAGE_EVENTS, "a/b", 0), query_make(PAGE_EVENTS, "a/c", 0),
+        query_make(PAGE_RANKS, "a/b", 0),  query_make(PAGE_LOG, "a/b", 0),
+        query_make(PAGE_LOG, "a/b", 1),    query_make(PAGE_LOG, "a/b", 1)};
     struct page_share *s = page_share_new();
     struct viewer v = {0};
 
@@ -108,7 +109,7 @@ UNIT_TEST(few_are_in_flight_and_not_too_many_wait)
     char key[32];
 
     for (size_t k = 0; k < PAGE_SHARE_WAITERS; k++) {
-        struct page_query q = query(PAGE_LOG, key, 0);
+        struct page_query q = query_make(PAGE_LOG, key, 0);
 
         (void)snprintf(key, sizeof(key), "a/%zu", k % 100);
         assert_int_equal(page_share_ask(s, &q, 0, on_body, &v), 0);
@@ -143,7 +144,7 @@ UNIT_TEST(agents_and_the_api_server_do_not_wait_for_each_other)
         char key[16];
 
         for (size_t k = 0; k <= PAGE_SHARE_WAITERS; k++) {
-            struct page_query q = query(of[n][0], key, 0);
+            struct page_query q = query_make(of[n][0], key, 0);
 
             (void)snprintf(key, sizeof(key), "a/%zu", k);
             assert_int_equal(page_share_ask(s, &q, SECOND, on_body, &v),
@@ -167,7 +168,8 @@ UNIT_TEST(agents_and_the_api_server_do_not_wait_for_each_other)
 UNIT_TEST(a_cancelled_query_is_not_called_back)
 {
     struct page_share *s = page_share_new();
-    struct page_query a = query(PAGE_EVENTS, "a", 0), b = query(PAGE_EVENTS, "b", 0);
+    struct page_query a = query_make(PAGE_EVENTS, "a", 0),
+                      b = query_make(PAGE_EVENTS, "b", 0);
     struct viewer v[3] = {{0}};
     struct page_item *i;
 
@@ -190,7 +192,7 @@ UNIT_TEST(a_cancelled_query_is_not_called_back)
 UNIT_TEST(who_is_called_back_may_cancel_others_and_ask)
 {
     struct page_share *s = page_share_new();
-    struct page_query q = query(PAGE_EVENTS, "a", 0);
+    struct page_query q = query_make(PAGE_EVENTS, "a", 0);
     struct viewer v[3] = {{0}}, again = {0};
     struct page_item *i;
 
@@ -208,7 +210,7 @@ UNIT_TEST(who_is_called_back_may_cancel_others_and_ask)
 
 static void share_keep(struct page_share *s, const char *key, uint64_t now_ns, size_t n)
 {
-    struct page_query q = query(PAGE_STACKS, key, 0);
+    struct page_query q = query_make(PAGE_STACKS, key, 0);
     struct viewer v = {0};
     char *body = mem_alloc(n + 1);
 
@@ -221,7 +223,7 @@ static void share_keep(struct page_share *s, const char *key, uint64_t now_ns, s
 
 static int share_has(struct page_share *s, const char *key, uint64_t now_ns)
 {
-    struct page_query q = query(PAGE_STACKS, key, 0);
+    struct page_query q = query_make(PAGE_STACKS, key, 0);
     struct viewer v = {0};
 
     assert_int_equal(page_share_ask(s, &q, now_ns, on_body, &v), 0);
@@ -266,7 +268,7 @@ UNIT_TEST(not_too_many_small_answers_are_kept)
 UNIT_TEST(without_memory_for_a_body_there_is_an_error)
 {
     struct page_share *s = page_share_new();
-    struct page_query q = query(PAGE_EVENTS, "a", 0);
+    struct page_query q = query_make(PAGE_EVENTS, "a", 0);
     struct viewer v = {0};
 
     assert_int_equal(page_share_ask(s, &q, 0, on_body, &v), 0);
@@ -279,7 +281,7 @@ UNIT_TEST(without_memory_for_a_body_there_is_an_error)
 static int ask_once(void *arg)
 {
     struct page_share *s = page_share_new();
-    struct page_query q = query(PAGE_EVENTS, "a", 0);
+    struct page_query q = query_make(PAGE_EVENTS, "a", 0);
     int rc = s ? page_share_ask(s, &q, 0, on_body, arg) : -ENOMEM;
 
     page_share_free(s);

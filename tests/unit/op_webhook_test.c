@@ -11,7 +11,8 @@
 
 /* --- the queue -------------------------------------------------------------------- */
 
-static struct webhook_message *make(const char *uid, const char *id, enum job_state to)
+static struct webhook_message *
+message_make(const char *uid, const char *id, enum job_state to)
 {
     struct webhook_message *m = mem_zalloc(sizeof(*m));
 
@@ -22,31 +23,32 @@ static struct webhook_message *make(const char *uid, const char *id, enum job_st
     return m;
 }
 
-static void hold(struct webhook_queue *q,
-                 const char *uid,
-                 const char *id,
-                 enum job_state to,
-                 uint64_t now_ns)
+static void message_hold(struct webhook_queue *q,
+                         const char *uid,
+                         const char *id,
+                         enum job_state to,
+                         uint64_t now_ns)
 {
-    assert_false(webhook_queue_hold(q, make(uid, id, to), now_ns));
+    assert_false(webhook_queue_hold(q, message_make(uid, id, to), now_ns));
 }
 
 static void
-add(struct webhook_queue *q, const char *uid, const char *id, uint64_t now_ns)
+message_add(struct webhook_queue *q, const char *uid, const char *id, uint64_t now_ns)
 {
-    hold(q, uid, id, STATE_RUNNING, now_ns);
+    message_hold(q, uid, id, STATE_RUNNING, now_ns);
     webhook_queue_confirm(q, uid, STATE_RUNNING, now_ns);
 }
 
 /* The id of what is taken; "" if nothing is. */
-static const char *take(struct webhook_queue *q, uint64_t now_ns)
+static const char *message_take(struct webhook_queue *q, uint64_t now_ns)
 {
     const struct webhook_message *m = webhook_queue_take(q, now_ns);
 
     return m ? m->id : "";
 }
 
-static struct webhook_message *find(const struct webhook_queue *q, const char *id)
+static struct webhook_message *message_find(const struct webhook_queue *q,
+                                            const char *id)
 {
     struct webhook_message *m = q->first;
 
@@ -57,28 +59,28 @@ static struct webhook_message *find(const struct webhook_queue *q, const char *i
 }
 
 static enum webhook_end
-answer(struct webhook_queue *q, const char *id, int status, uint64_t now_ns)
+message_answer(struct webhook_queue *q, const char *id, int status, uint64_t now_ns)
 {
     uint64_t delay_ns;
 
-    return webhook_queue_answer(q, find(q, id), status, 0, now_ns, &delay_ns);
+    return webhook_queue_answer(q, message_find(q, id), status, 0, now_ns, &delay_ns);
 }
 
 UNIT_TEST(a_message_is_sent_once_its_write_is_confirmed)
 {
     struct webhook_queue q = {0};
 
-    hold(&q, "u", "a", STATE_RUNNING, 1);
-    assert_string_equal(take(&q, 2), "");
+    message_hold(&q, "u", "a", STATE_RUNNING, 1);
+    assert_string_equal(message_take(&q, 2), "");
     webhook_queue_confirm(&q, "other", STATE_RUNNING, 3);
     webhook_queue_confirm(&q, "u", STATE_FAILED, 3);
-    assert_string_equal(take(&q, 3), "");
+    assert_string_equal(message_take(&q, 3), "");
     webhook_queue_confirm(&q, "u", STATE_RUNNING, 4);
     assert_int_equal(webhook_queue_next_ns(&q), 4);
-    assert_string_equal(take(&q, 4), "a");
-    assert_string_equal(take(&q, 5), "");
+    assert_string_equal(message_take(&q, 4), "a");
+    assert_string_equal(message_take(&q, 5), "");
     webhook_queue_confirm(&q, "u", STATE_RUNNING, 5); /* it is not sent again */
-    assert_int_equal(answer(&q, "a", 204, 6), WEBHOOK_DELIVERED);
+    assert_int_equal(message_answer(&q, "a", 204, 6), WEBHOOK_DELIVERED);
     assert_int_equal(q.n + q.n_held + q.n_sending, 0);
     assert_int_equal(webhook_queue_next_ns(&q), UINT64_MAX);
 }
@@ -87,16 +89,17 @@ UNIT_TEST(of_held_messages_the_state_of_the_job_decides)
 {
     struct webhook_queue q = {0};
 
-    hold(&q, "u", "a", STATE_RUNNING, 1); /* its answer was lost */
-    hold(&q, "u", "b", STATE_FAILED, 2);  /* from an old copy of the job: refused */
-    hold(&q, "v", "c", STATE_FAILED, 2);
+    message_hold(&q, "u", "a", STATE_RUNNING, 1); /* its answer was lost */
+    message_hold(&q, "u", "b", STATE_FAILED,
+                 2); /* from an old copy of the job: refused */
+    message_hold(&q, "v", "c", STATE_FAILED, 2);
     webhook_queue_confirm(&q, "u", STATE_RUNNING, 3);
     assert_int_equal(q.n, 2); /* b is forgotten */
-    assert_string_equal(take(&q, 3), "a");
-    hold(&q, "v", "d", STATE_FAILED, 4); /* the same, tried once more */
+    assert_string_equal(message_take(&q, 3), "a");
+    message_hold(&q, "v", "d", STATE_FAILED, 4); /* the same, tried once more */
     assert_int_equal(q.n, 2);
     webhook_queue_confirm(&q, "v", STATE_FAILED, 5);
-    assert_string_equal(take(&q, 5), "d");
+    assert_string_equal(message_take(&q, 5), "d");
     webhook_queue_release(&q);
     assert_int_equal(q.n, 0);
 }
@@ -105,11 +108,11 @@ UNIT_TEST(a_held_message_is_forgotten_after_an_hour)
 {
     struct webhook_queue q = {0};
 
-    hold(&q, "u", "a", STATE_RUNNING, 1);
+    message_hold(&q, "u", "a", STATE_RUNNING, 1);
     assert_int_equal(webhook_queue_next_ns(&q), 1 + WEBHOOK_LIFE_NS);
-    assert_string_equal(take(&q, WEBHOOK_LIFE_NS), "");
+    assert_string_equal(message_take(&q, WEBHOOK_LIFE_NS), "");
     assert_int_equal(q.n, 1);
-    assert_string_equal(take(&q, WEBHOOK_LIFE_NS + 1), "");
+    assert_string_equal(message_take(&q, WEBHOOK_LIFE_NS + 1), "");
     assert_int_equal(q.n, 0);
 }
 
@@ -117,20 +120,20 @@ UNIT_TEST(messages_of_a_job_are_sent_one_after_the_other)
 {
     struct webhook_queue q = {0};
 
-    add(&q, "u", "a", 1);
-    add(&q, "u", "b", 2);
-    add(&q, "v", "c", 3);
-    assert_string_equal(take(&q, 10), "a");
-    assert_string_equal(take(&q, 10), "c");
-    assert_string_equal(take(&q, 10), "");
+    message_add(&q, "u", "a", 1);
+    message_add(&q, "u", "b", 2);
+    message_add(&q, "v", "c", 3);
+    assert_string_equal(message_take(&q, 10), "a");
+    assert_string_equal(message_take(&q, 10), "c");
+    assert_string_equal(message_take(&q, 10), "");
     assert_int_equal(webhook_queue_next_ns(&q), UINT64_MAX);
-    assert_int_equal(answer(&q, "a", 500, 10), WEBHOOK_RETRIED);
-    assert_string_equal(take(&q, 10), ""); /* b does not overtake */
-    assert_string_equal(take(&q, 11 * S), "a");
-    assert_int_equal(answer(&q, "a", 404, 11 * S), WEBHOOK_REFUSED);
-    assert_string_equal(take(&q, 11 * S), "b");
-    assert_int_equal(answer(&q, "b", 200, 12 * S), WEBHOOK_DELIVERED);
-    assert_int_equal(answer(&q, "c", 200, 12 * S), WEBHOOK_DELIVERED);
+    assert_int_equal(message_answer(&q, "a", 500, 10), WEBHOOK_RETRIED);
+    assert_string_equal(message_take(&q, 10), ""); /* b does not overtake */
+    assert_string_equal(message_take(&q, 11 * S), "a");
+    assert_int_equal(message_answer(&q, "a", 404, 11 * S), WEBHOOK_REFUSED);
+    assert_string_equal(message_take(&q, 11 * S), "b");
+    assert_int_equal(message_answer(&q, "b", 200, 12 * S), WEBHOOK_DELIVERED);
+    assert_int_equal(message_answer(&q, "c", 200, 12 * S), WEBHOOK_DELIVERED);
     assert_int_equal(q.n, 0);
     assert_null(q.last);
 }
@@ -142,14 +145,15 @@ UNIT_TEST(only_some_are_sent_at_once)
 
     for (unsigned i = 0; i <= WEBHOOK_AT_ONCE; i++) {
         (void)snprintf(name, sizeof(name), "m%u", i);
-        add(&q, name, name, 1 + i);
+        message_add(&q, name, name, 1 + i);
     }
     for (unsigned i = 0; i < WEBHOOK_AT_ONCE; i++)
-        assert_int_equal(take(&q, 100)[1], '0' + i); /* those due longest first */
-    assert_string_equal(take(&q, 100), "");
+        assert_int_equal(message_take(&q, 100)[1],
+                         '0' + i); /* those due longest first */
+    assert_string_equal(message_take(&q, 100), "");
     assert_int_equal(webhook_queue_next_ns(&q), UINT64_MAX);
-    (void)answer(&q, "m1", 200, 100);
-    assert_string_equal(take(&q, 100), "m4");
+    (void)message_answer(&q, "m1", 200, 100);
+    assert_string_equal(message_take(&q, 100), "m4");
     webhook_queue_release(&q);
 }
 
@@ -160,15 +164,15 @@ UNIT_TEST(a_full_queue_drops_the_oldest_that_is_not_being_sent)
 
     for (unsigned i = 0; i < WEBHOOK_MAX_QUEUE; i++) {
         (void)snprintf(name, sizeof(name), "m%u", i);
-        add(&q, i < 3 ? "u" : name, name, 1 + i);
+        message_add(&q, i < 3 ? "u" : name, name, 1 + i);
     }
-    assert_string_equal(take(&q, 1), "m0");
-    assert_true(webhook_queue_hold(&q, make("new", "n", STATE_FAILED), 5));
+    assert_string_equal(message_take(&q, 1), "m0");
+    assert_true(webhook_queue_hold(&q, message_make("new", "n", STATE_FAILED), 5));
     assert_int_equal(q.n, WEBHOOK_MAX_QUEUE);
     assert_string_equal(q.first->id, "m0");
     assert_string_equal(q.first->next->id, "m2");
-    (void)answer(&q, "m0", 200, 6);
-    assert_string_equal(take(&q, 6), "m2"); /* the next of its job */
+    (void)message_answer(&q, "m0", 200, 6);
+    assert_string_equal(message_take(&q, 6), "m2"); /* the next of its job */
     webhook_queue_release(&q);
 }
 
@@ -188,9 +192,9 @@ UNIT_TEST(what_the_receiver_answers_decides)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct webhook_queue q = {0};
 
-        add(&q, "u", "a", 1);
+        message_add(&q, "u", "a", 1);
         (void)webhook_queue_take(&q, 1);
-        assert_int_equal(answer(&q, "a", rows[i].status, 2), rows[i].end);
+        assert_int_equal(message_answer(&q, "a", rows[i].status, 2), rows[i].end);
         assert_int_equal(q.n, rows[i].end == WEBHOOK_RETRIED);
         assert_int_equal(q.n_sending, 0);
         webhook_queue_release(&q);
@@ -203,7 +207,7 @@ UNIT_TEST(delays_double_up_to_five_minutes_and_end_after_an_hour)
     uint64_t now_ns = 1, delay_ns, longest_ns = WEBHOOK_FIRST_NS;
     enum webhook_end end;
 
-    add(&q, "u", "a", now_ns);
+    message_add(&q, "u", "a", now_ns);
     for (unsigned n = 0;; n++) {
         struct webhook_message *m = webhook_queue_take(&q, now_ns);
 
@@ -230,12 +234,12 @@ UNIT_TEST(delays_of_messages_differ)
     struct webhook_queue q = {0};
     uint64_t a_ns, b_ns;
 
-    add(&q, "u", "msg_a", 1);
-    add(&q, "v", "msg_b", 1);
+    message_add(&q, "u", "msg_a", 1);
+    message_add(&q, "v", "msg_b", 1);
     (void)webhook_queue_take(&q, 1);
     (void)webhook_queue_take(&q, 1);
-    (void)webhook_queue_answer(&q, find(&q, "msg_a"), 500, 0, 1, &a_ns);
-    (void)webhook_queue_answer(&q, find(&q, "msg_b"), 500, 0, 1, &b_ns);
+    (void)webhook_queue_answer(&q, message_find(&q, "msg_a"), 500, 0, 1, &a_ns);
+    (void)webhook_queue_answer(&q, message_find(&q, "msg_b"), 500, 0, 1, &b_ns);
     assert_true(a_ns != b_ns);
     webhook_queue_release(&q);
 }
@@ -255,11 +259,11 @@ UNIT_TEST(retry_after_is_kept_within_bounds)
         struct webhook_queue q = {0};
         uint64_t delay_ns;
 
-        add(&q, "u", "a", 1);
+        message_add(&q, "u", "a", 1);
         (void)webhook_queue_take(&q, 1);
-        assert_int_equal(
-            webhook_queue_answer(&q, find(&q, "a"), 503, rows[i].after_s, 1, &delay_ns),
-            WEBHOOK_RETRIED);
+        assert_int_equal(webhook_queue_answer(&q, message_find(&q, "a"), 503,
+                                              rows[i].after_s, 1, &delay_ns),
+                         WEBHOOK_RETRIED);
         assert_true(delay_ns >= rows[i].min_ns && delay_ns <= rows[i].max_ns);
         webhook_queue_release(&q);
     }

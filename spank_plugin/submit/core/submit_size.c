@@ -46,7 +46,7 @@ read_either(struct submit *s, const char *side, const char *other, const char *r
     return q.units + (q.nano > 0);
 }
 
-static uint64_t up(uint64_t n, uint64_t by)
+static uint64_t size_round_up(uint64_t n, uint64_t by)
 {
     return n / by + (n % by > 0);
 }
@@ -60,8 +60,9 @@ void submit_read_size(struct submit *s, struct submit_size *ret)
         z.nodes += s->job->role[r].n;
     if (s->job->framework == FRAMEWORK_TENSORFLOW)
         z.tasks_per_node = 1;
-    z.cpus_per_task = up(read_either(s, "requests", "limits", "cpu"), z.tasks_per_node);
-    z.memory_mib = up(read_either(s, "limits", "requests", "memory"), MIB);
+    z.cpus_per_task =
+        size_round_up(read_either(s, "requests", "limits", "cpu"), z.tasks_per_node);
+    z.memory_mib = size_round_up(read_either(s, "limits", "requests", "memory"), MIB);
     for (size_t i = 0; i < sizeof(gpus) / sizeof(gpus[0]); i++)
         z.gpus += read_either(s, "limits", "requests", gpus[i]);
     if (z.cpus_per_task > CPUS_MAX)
