@@ -111,9 +111,7 @@ static void viewer_fetch(struct page_viewer *v, enum page_fetch_what what)
 
 static void viewer_answer_rows(struct page_viewer *v)
 {
-    struct page_scope scope = {.ns = *v->route.ns ? v->route.ns : NULL,
-                               .has_hvd = v->is_allowed[0],
-                               .has_mpi = v->is_allowed[1]};
+    struct page_scope scope = viewer_scope(v);
 
     viewer_send(v, 200, streams_rows(v->page, &scope));
 }

@@ -94,7 +94,7 @@ static void stream_send_all(struct page_viewer *v)
     page_text_unref(rows);
 }
 
-static struct page_scope viewer_scope(const struct page_viewer *v)
+struct page_scope viewer_scope(const struct page_viewer *v)
 {
     return (struct page_scope){.ns = *v->route.ns ? v->route.ns : NULL,
                                .has_hvd = v->is_allowed[0],

@@ -63,6 +63,8 @@ void viewer_answer_text(struct page_viewer *v, int http, const char *body, size_
 /* -ENOMEM. */
 int streams_init(struct page_streams *s);
 void streams_release(struct page_streams *s);
+/* The rows that a viewer of lists may see, by the rights that were checked last. */
+struct page_scope viewer_scope(const struct page_viewer *v);
 /* {"jobs": ...} of a scope; the caller's reference. NULL: out of memory. */
 struct page_text *streams_rows(struct page *p, const struct page_scope *scope);
 /* Its rights are known: begins the stream. */
