@@ -331,13 +331,7 @@ UNIT_TEST(batch_extern_and_interactive_steps_are_unaffected)
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
         assert_int_equal(plugin_init(S_CTX_REMOTE), 0);
         fake.step_id = steps[i];
-        assert_int_equal(fake_option("(null)", 1), 0);
-        assert_int_equal(slurm_spank_init_post_opt(&fake, 1, args), 0);
-        assert_int_equal(slurm_spank_user_init(&fake, 1, args), 0);
-        assert_int_equal(slurm_spank_task_init(&fake, 1, args), 0);
-        assert_null(fake.env[0]);
-        assert_int_equal(fake_message_count(), 0);
-        assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+        expect_ordinary_step("(null)");
     }
 }
 

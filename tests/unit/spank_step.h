@@ -66,6 +66,18 @@ static inline int child_run_callback(int (*fn)(spank_t, int, char **), char **ar
     return WEXITSTATUS(status);
 }
 
+/* After plugin_init on a node: with that value of --hvd the step is an ordinary one. */
+static inline void expect_ordinary_step(const char *option)
+{
+    assert_int_equal(fake_option(option, 1), 0);
+    assert_int_equal(slurm_spank_init_post_opt(&fake, 1, args), 0);
+    assert_int_equal(slurm_spank_user_init(&fake, 1, args), 0);
+    assert_int_equal(slurm_spank_task_init(&fake, 1, args), 0);
+    assert_null(fake.env[0]);
+    assert_int_equal(fake_message_count(), 0);
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+}
+
 static const char *node_keys = ""; /* what srun sends */
 
 static inline void start_node(const char *cred)
