@@ -4,7 +4,9 @@
  * Block style for containers that are not empty. A text is plain only if no reader of
  * YAML 1.1 or 1.2 could take it for something else ("no", "1e3", "0x10", "12:30"); a text
  * of several printable lines is a literal block; any other text is quoted as in JSON,
- * with escapes for the characters that only YAML takes for ends of lines. Pure. */
+ * with escapes for the characters that only YAML takes for ends of lines. A fraction
+ * without digits behind the point is written as 4.0: as 4, which is enough for JSON, it
+ * would be read as an integer. Pure. */
 #include "operator/doc/yaml.h"
 
 #include <stdio.h>
@@ -126,6 +128,15 @@ static void put_text(const char *s, struct strbuf *out, unsigned depth)
         put_quoted(s, out);
 }
 
+static void put_real(const struct node *n, struct strbuf *out)
+{
+    size_t at = out->n;
+
+    json_write(n, out);
+    if (strbuf_status(out) == 0 && !strpbrk(strbuf_str(out) + at, ".en"))
+        strbuf_puts(out, ".0"); /* "n" is in null: JSON has no infinite number */
+}
+
 static bool is_nested(const struct node *n)
 {
     return (n->type == NODE_ARRAY || n->type == NODE_OBJECT) && n->first;
@@ -137,8 +148,10 @@ static void put_scalar(const struct node *n, struct strbuf *out, unsigned depth)
     case NODE_NULL:
     case NODE_BOOL:
     case NODE_INT:
-    case NODE_REAL:
         json_write(n, out);
+        return;
+    case NODE_REAL:
+        put_real(n, out);
         return;
     case NODE_STRING:
         put_text(n->u.s, out, depth);

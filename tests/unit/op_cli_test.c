@@ -329,7 +329,7 @@ UNIT_TEST(written_yaml_is_read_as_the_same_tree)
         "\"\\u00e9\", "
         "\"*a\", \"&a\", \"!a\", \"a:\", \"=\", \"null\", \"2026-01-01\", "
         "\"2026-01-01T00:00:00Z\", \"\\u0085a\", \"a \\u2028b\", \"\\u2029\"], "
-        "\"k: 1\": 1.5, \"n\": -3, \"y\": true}";
+        "\"k: 1\": 1.5, \"n\": -3, \"r\": [4., -0., 1e0, 1e22, 0.1], \"y\": true}";
     CLEANUP(arena_release) struct arena a;
     CLEANUP(strbuf_release) struct strbuf out;
     struct err err = ERR_INIT;
