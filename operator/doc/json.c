@@ -15,7 +15,7 @@
 
 #include <jansson.h>
 
-#include "runtime/base/mem.h"
+#include "runtime/base/json_memory.h"
 #include "runtime/base/wiped.h"
 
 static struct node *json_convert(struct build *b, const json_t *j, unsigned depth);
@@ -79,10 +79,10 @@ int json_read(
     struct node *root;
     json_t *j;
 
-    json_set_alloc_funcs(wiped_alloc, wiped_free); /* the text may be a Secret */
-    errno = 0; /* jansson reports some failed allocations as bad text, or not at all */
+    json_set_alloc_funcs(json_memory_alloc, wiped_free); /* it may be a Secret's */
+    json_memory_begin();
     j = json_loadb(text, n, 0, &e);
-    if (errno == ENOMEM) {
+    if (json_memory_is_out()) {
         json_decref(j);
         return err_set(err, -ENOMEM, "json: out of memory");
     }

@@ -9,7 +9,8 @@
 
 #include <jansson.h>
 
-#include "runtime/base/mem.h"
+#include "runtime/base/json_memory.h"
+#include "runtime/base/wiped.h"
 
 enum { LEVELS_MAX = 16 };
 
@@ -115,9 +116,13 @@ int trainer_json_read(const char *p,
     trainer_report_init(&r);
     if (has_many_levels(p, n))
         return err_set(err, -EINVAL, "more than %d levels", LEVELS_MAX);
+    json_set_alloc_funcs(json_memory_alloc, wiped_free);
+    json_memory_begin();
     root = json_loadb(p, n, JSON_REJECT_DUPLICATES, &e);
-    if (!root && json_error_code(&e) == json_error_out_of_memory)
+    if (json_memory_is_out()) {
+        json_decref(root);
         return err_set(err, -ENOMEM, "out of memory");
+    }
     if (!root)
         return err_set(err, -EINVAL, "not JSON: line %d, column %d: %s", e.line,
                        e.column, e.text);

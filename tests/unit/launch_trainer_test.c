@@ -11,6 +11,7 @@
 #include "runtime/launch/trainer.h"
 #include "runtime/launch/trainer_json.h"
 #include "runtime/live/live_progress.h"
+#include "tests/unit/torture.h"
 
 static char dir[] = "/tmp/hvd-trainer-XXXXXX";
 
@@ -41,6 +42,21 @@ static struct trainer_report read_body(const char *text)
 }
 
 /* --- bodies --- */
+
+static int read_once(void *text)
+{
+    struct trainer_report r;
+
+    return trainer_json_read(text, strlen(text), &r, NULL);
+}
+
+/* The string ends where jansson's buffer is full. */
+UNIT_TEST(a_body_without_memory_for_it_is_refused)
+{
+    char text[] = "{\"trainerStatus\": {}, \"message\": \"14 characters.\"}";
+
+    torture(read_once, text);
+}
 
 UNIT_TEST(a_report_of_transformers_is_read)
 {

@@ -149,14 +149,12 @@ UNIT_TEST(unsupported_yaml_is_named)
     }
 }
 
-static int read_both(void *arg)
+static int read_once(void *text)
 {
-    static const char text[] = "{\"a\": [1, \"two\", {\"b\": null}]}";
     struct arena a;
     struct node *n;
     int rc;
 
-    (void)arg;
     arena_init(&a, 1u << 20);
     rc = json_read(&a, text, strlen(text), &n, NULL);
     if (rc == 0)
@@ -165,9 +163,16 @@ static int read_both(void *arg)
     return rc;
 }
 
+/* Strings of 14, 30 ... 1022 characters end where jansson's buffer is full. */
 UNIT_TEST(readers_report_that_memory_is_out)
 {
-    torture(read_both, NULL);
+    char text[] = "{\"a\": [1, \"two\", {\"b\": null}]}", string[1100];
+
+    torture(read_once, text);
+    for (int n = 14; n < 1024; n = 2 * n + 2) {
+        (void)snprintf(string, sizeof(string), "[\"%0*d\", \"x\"]", n, 0);
+        torture(read_once, string);
+    }
 }
 
 UNIT_TEST(base64_both_ways)
