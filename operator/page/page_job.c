@@ -32,7 +32,7 @@ static const struct pod **job_pods(const struct page_viewer *v,
         return NULL;
     at = (struct keyed_range){0};
     while ((p = store_next_pod(s, job, &at)) && i < n) {
-        if (strcmp(p->owner_uid, job->uid) == 0 || p->role == ROLE_LAUNCHER)
+        if (store_owns_pod(s, job, p))
             list[i++] = p;
     }
     *ret_n = i;

@@ -95,7 +95,7 @@ static const struct pod *launcher_pod(const struct page_work *w)
     struct keyed_range at = {0};
 
     while ((p = store_next_pod(w->op->store, &w->job, &at))) {
-        if (p->role == ROLE_LAUNCHER
+        if (p->role == ROLE_LAUNCHER && store_owns_pod(w->op->store, &w->job, p)
             && (!newest || p->made_wall_us >= newest->made_wall_us))
             newest = p;
     }

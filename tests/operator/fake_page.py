@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import http.client
 import itertools
 import json
@@ -310,8 +311,30 @@ def a_launcher_has_a_log_but_no_agent() -> None:
     with Paged(jobs=0) as w:
         w.fake.put("horovodjobs", launched("l"))
         wait("row", lambda: "l" in w.rows())
-        status, answer = w.api("/jobs/horovodjobs/ns/l/stacks")
+        path = "/jobs/horovodjobs/ns/l"
+        status, answer = w.api(path + "/stacks")
         expect(status in (404, 409) and answer["error"], "no agent", status, answer)
+        w.run_pods(name="l")
+        wait("the launcher", lambda: "ns/l-launcher-0" in w.fake.objects["pods"])
+        earlier = copy.deepcopy(w.get("pods", "l-launcher-0"))  # of an earlier job of that name
+        earlier["metadata"] |= {
+            "name": "l-launcher-x",
+            "uid": "x",
+            "creationTimestamp": "2100-01-01T00:00:00Z",
+        }
+        earlier["metadata"]["ownerReferences"][0]["uid"] = "earlier"
+        w.fake.put("pods", earlier)
+        w.set_pod("l-launcher-0", phase="Running", podIP="10.1.2.3")
+
+        def pods() -> dict[str, dict]:
+            return {p["name"]: p for p in w.api(path)[1]["pods"]}
+
+        wait("what came after it", lambda: pods().get("l-launcher-0", {}).get("ip") == "10.1.2.3")
+        expect(sorted(pods()) == ["l-launcher-0", "l-worker-0", "l-worker-1"], "its own pods", pods())
+        for name in ("l-launcher-0", "l-launcher-x"):
+            w.fake.logs[f"ns/{name}/c"] = name.encode()
+        status, answer = w.api(path + "/log")
+        expect(status == 200 and answer["text"] == "l-launcher-0\n", "its own log", status, answer)
 
 
 @suite.test

@@ -352,6 +352,18 @@ UNIT_TEST(a_pod_belongs_to_its_owner_whatever_its_labels)
     }
 }
 
+/* How many of the pods that bear the job's name are its own. */
+static int count_own_pods(const struct world *w)
+{
+    struct keyed_range at = {0};
+    const struct pod *p;
+    int n = 0;
+
+    while ((p = store_next_pod(w->s, &w->job, &at)))
+        n += store_owns_pod(w->s, &w->job, p);
+    return n;
+}
+
 UNIT_TEST(an_mpijob_has_a_launcher_job_and_its_pods)
 {
     CLEANUP(world_close) struct world *w = world_open();
@@ -371,7 +383,9 @@ UNIT_TEST(an_mpijob_has_a_launcher_job_and_its_pods)
     seen = world_observe(w, 2 * SECOND_NS);
     assert_int_equal(seen.batch_state, WORKER_EXPECTED);
     assert_int_equal(seen.n_batch_pods, 0);
+    assert_int_equal(count_own_pods(w), 0);
     assert_int_equal(put_batch(w, "b1", "m1"), 0);
+    assert_int_equal(count_own_pods(w), 1);
     assert_string_equal(w->key, "mpijob:ns/demo");
     seen = world_observe(w, 1);
     assert_int_equal(seen.batch_state, WORKER_SEEN);
@@ -383,7 +397,10 @@ UNIT_TEST(an_mpijob_has_a_launcher_job_and_its_pods)
     seen = world_observe(w, 1);
     assert_int_equal(seen.batch_state, WORKER_GONE);
     assert_int_equal(seen.n_batch_pods, 1); /* the next launcher waits for it */
+    assert_int_equal(count_own_pods(w), 1);
+    assert_int_equal(put_launcher(w, "b2"), 0);
     assert_int_equal(put_batch(w, "b2", "another"), 0);
+    assert_int_equal(count_own_pods(w), 0);
     assert_int_equal(world_observe(w, 1).batch_state, WORKER_GONE);
 }
 

@@ -165,6 +165,10 @@ int store_observe(const struct store *s,
 const struct pod *store_next_pod(const struct store *s,
                                  const struct job_meta *job,
                                  struct keyed_range *at);
+/* Such a pod belongs to this job, or to the Job of its launcher, even a deleted one. */
+bool store_owns_pod(const struct store *s,
+                    const struct job_meta *job,
+                    const struct pod *p);
 
 /* Records the API server's answers (memory.h). No effect if the store does not have the
  * job of that uid. */

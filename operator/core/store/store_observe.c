@@ -22,6 +22,37 @@ const struct pod *store_next_pod(const struct store *s,
     return NULL;
 }
 
+/* The launcher's Job; NULL: there is none that belongs to this job. */
+static const struct batch_job *store_batch(const struct store *s,
+                                           const struct job_meta *job)
+{
+    const struct batch_job *b;
+    char name[320];
+
+    (void)snprintf(name, sizeof(name), "%s-launcher", job->name);
+    b = children_batch(&s->children, job->ns, name);
+    return b && strcmp(b->owner_uid, job->uid) == 0 ? b : NULL;
+}
+
+bool store_owns_pod(const struct store *s,
+                    const struct job_meta *job,
+                    const struct pod *p)
+{
+    const struct batch_job *b;
+    const struct job_entry *j;
+    char key[STORE_KEY_SIZE];
+
+    if (strcmp(p->owner_uid, job->uid) == 0)
+        return true;
+    if (job->kind != KUBE_MPIJOB || store_key(job->kind, job->ns, job->name, key) < 0)
+        return false;
+    b = store_batch(s, job);
+    j = store_entry(s, key, job->uid);
+    if (!b && j)
+        b = j->memory.gone_batch;
+    return b && strcmp(p->owner_uid, b->uid) == 0;
+}
+
 /* The number of seats of each role: for the pods of the spec and all existing ones. */
 static void observed_measure(const struct store *s,
                              const struct job_meta *job,
@@ -66,13 +97,8 @@ static void fill_batch(const struct store *s,
                        struct observed *ret)
 {
     const struct job_memory *m = &j->memory;
-    const struct batch_job *b;
-    char name[320];
+    const struct batch_job *b = store_batch(s, job);
 
-    (void)snprintf(name, sizeof(name), "%s-launcher", job->name);
-    b = children_batch(&s->children, job->ns, name);
-    if (b && strcmp(b->owner_uid, job->uid) != 0)
-        b = NULL;
     if (m->batch.since_ns && !(b && strcmp(b->uid, m->batch.uid) == 0)) {
         ret->batch_state = WORKER_EXPECTED;
         ret->is_batch_overdue = now_ns - m->batch.since_ns >= LOOK_NS;
