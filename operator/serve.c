@@ -9,7 +9,6 @@
  * health listener shares none of its places with the metrics. */
 #include "operator/serve.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 
 #include "operator/ask.h"
 #include "operator/elect.h"
+#include "operator/http_clients.h"
 #include "operator/process.h"
 #include "operator/rival.h"
 #include "operator/sinks.h"
@@ -32,19 +32,11 @@
 #define MAX_METRICS_BYTES   (1u << 20)
 #define MAX_JOBS_BYTES      (16u << 20) /* --job-metrics: 100 to 300 bytes per job */
 
-struct client { /* a connection */
-    int fd;
-    uint64_t opened_ns;
-};
-
 struct listener {
     const struct operator_server *server;
     bool has_metrics;
     struct MHD_Daemon *daemon;
-    /* The oldest first. Twice as many as may stay: at its own limit libmicrohttpd accepts
-     * nothing until a later run. */
-    struct client client[2 * MAX_CLIENTS];
-    size_t n_clients;
+    struct http_clients clients;
 };
 
 struct operator_server {
@@ -213,57 +205,19 @@ static enum MHD_Result on_request(void *arg,
 
 /* --- connections ------------------------------------------------------------------ */
 
-/* libmicrohttpd closes it when it next runs, and then calls on_connection. */
-static void client_end(const struct client *c)
-{
-    (void)shutdown(c->fd, SHUT_RDWR);
-}
-
-static void listener_add_client(struct listener *l, int fd)
-{
-    if (l->n_clients == ARRAY_LEN(l->client)) /* the oldest has been ended already */
-        memmove(l->client, l->client + 1, --l->n_clients * sizeof(l->client[0]));
-    l->client[l->n_clients++] = (struct client){.fd = fd, .opened_ns = clock_now_ns()};
-    for (size_t i = 0; i + MAX_CLIENTS < l->n_clients; i++)
-        client_end(&l->client[i]);
-}
-
-static void listener_drop_client(struct listener *l, int fd)
-{
-    size_t i = 0;
-
-    while (i < l->n_clients && l->client[i].fd != fd)
-        i++;
-    if (i == l->n_clients)
-        return;
-    l->n_clients--;
-    memmove(l->client + i, l->client + i + 1,
-            (l->n_clients - i) * sizeof(l->client[0]));
-}
-
 static void on_connection(void *arg,
                           struct MHD_Connection *c,
                           void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
+    struct listener *l = arg;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
 
-    (void)context;
-    if (!info)
-        return;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED)
-        listener_add_client(arg, info->connect_fd);
-    else
-        listener_drop_client(arg, info->connect_fd);
-}
-
-static void listener_end_slow_clients(const struct listener *l, uint64_t now_ns)
-{
-    for (size_t i = 0; i < l->n_clients; i++) {
-        if (now_ns - l->client[i].opened_ns >= CLIENT_NS)
-            client_end(&l->client[i]);
-    }
+    if (code == MHD_CONNECTION_NOTIFY_STARTED && info)
+        *context = clients_add(&l->clients, info->connect_fd);
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED)
+        clients_remove(&l->clients, *context);
 }
 
 /* --- listeners -------------------------------------------------------------------- */
@@ -272,58 +226,43 @@ static void listener_end_slow_clients(const struct listener *l, uint64_t now_ns)
 static struct MHD_Daemon *listener_start_daemon(struct listener *l,
                                                 unsigned flags,
                                                 uint16_t port,
-                                                const struct sockaddr *at)
+                                                const struct sockaddr_storage *at)
 {
-    return MHD_start_daemon(flags | MHD_USE_EPOLL, port, NULL, NULL, on_request, l,
-                            MHD_OPTION_CONNECTION_LIMIT, (unsigned)ARRAY_LEN(l->client),
-                            MHD_OPTION_PER_IP_CONNECTION_LIMIT, CLIENTS_PER_ADDRESS,
-                            MHD_OPTION_NOTIFY_CONNECTION, on_connection, l,
-                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)8192,
-                            at ? MHD_OPTION_SOCK_ADDR : MHD_OPTION_END, at,
-                            MHD_OPTION_END);
+    return MHD_start_daemon(
+        flags | MHD_USE_EPOLL, port, NULL, NULL, on_request, l,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)l->clients.max + CLIENTS_ENDING,
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, CLIENTS_PER_ADDRESS,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, l,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)8192,
+        at ? MHD_OPTION_SOCK_ADDR : MHD_OPTION_END, at, MHD_OPTION_END);
 }
 
-static struct MHD_Daemon *listener_start_at(struct listener *l,
-                                            const char *address,
-                                            uint16_t port,
-                                            struct err *err)
+static int listener_start(struct listener *l,
+                          const char *address,
+                          const char *option,
+                          uint16_t port,
+                          struct err *err)
 {
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    struct sockaddr_storage at;
+    int rc;
 
-    if (inet_pton(AF_INET, address, &v4.sin_addr) == 1)
-        return listener_start_daemon(l, 0, port, (const struct sockaddr *)&v4);
-    if (inet_pton(AF_INET6, address, &v6.sin6_addr) == 1)
-        return listener_start_daemon(l, MHD_USE_IPv6, port,
-                                     (const struct sockaddr *)&v6);
-    (void)err_set(err, -EINVAL, "--http-address: \"%s\" is not an IP address", address);
-    return NULL;
-}
-
-static struct MHD_Daemon *listener_start(struct listener *l,
-                                         const char *address,
-                                         const char *option,
-                                         uint16_t port,
-                                         struct err *err)
-{
-    struct MHD_Daemon *d;
-    int e;
-
+    clients_init(&l->clients, MAX_CLIENTS, CLIENT_NS);
     errno = 0;
     if (*address) {
-        d = listener_start_at(l, address, port, err);
+        rc = http_address_parse("http-address", address, port, &at, err);
+        if (rc < 0)
+            return rc;
+        l->daemon = listener_start_daemon(
+            l, at.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0, port, &at);
     } else {
-        d = listener_start_daemon(l, MHD_USE_DUAL_STACK, port, NULL);
-        if (!d) /* no IPv6 on this host */
-            d = listener_start_daemon(l, 0, port, NULL);
+        l->daemon = listener_start_daemon(l, MHD_USE_DUAL_STACK, port, NULL);
+        if (!l->daemon) /* no IPv6 on this host */
+            l->daemon = listener_start_daemon(l, 0, port, NULL);
     }
-    e = errno;
-    if (!d && err->code)
-        return NULL;
-    if (!d)
-        (void)err_errno(err, e ? e : EADDRINUSE, "--%s: cannot listen on %u", option,
-                        port);
-    return d;
+    if (!l->daemon)
+        return err_errno(err, errno ? errno : EADDRINUSE, "--%s: cannot listen on %u",
+                         option, port);
+    return 0;
 }
 
 int serve_new(const struct controller *op,
@@ -345,6 +284,7 @@ int serve_new(const struct controller *op,
          false},
     };
     struct operator_server *s = mem_zalloc(sizeof(*s));
+    int rc;
 
     if (!s)
         return err_set(err, -ENOMEM, "out of memory");
@@ -358,11 +298,11 @@ int serve_new(const struct controller *op,
             continue;
         l->server = s;
         l->has_metrics = ports[i].has_metrics;
-        l->daemon = listener_start(l, o->address, ports[i].option,
-                                   (uint16_t)ports[i].port, err);
-        if (!l->daemon) {
+        rc = listener_start(l, o->address, ports[i].option, (uint16_t)ports[i].port,
+                            err);
+        if (rc < 0) {
             serve_free(s);
-            return -EADDRINUSE;
+            return rc;
         }
         s->n++;
     }
@@ -398,11 +338,9 @@ uint64_t serve_next_ns(const struct operator_server *s, uint64_t now_ns)
     for (size_t i = 0; i < s->n; i++) {
         const struct listener *l = &s->listener[i];
 
-        if (MHD_get_timeout(l->daemon, &ms) == MHD_YES
-            && now_ns + ms * NS_PER_MS < next)
-            next = now_ns + ms * NS_PER_MS;
-        if (l->n_clients > 0 && l->client[0].opened_ns + CLIENT_NS < next)
-            next = l->client[0].opened_ns + CLIENT_NS;
+        next = earlier_ns(next, clients_next_ns(&l->clients));
+        if (MHD_get_timeout(l->daemon, &ms) == MHD_YES)
+            next = earlier_ns(next, now_ns + ms * NS_PER_MS);
     }
     return next;
 }
@@ -412,7 +350,7 @@ void serve_run(struct operator_server *s)
     uint64_t now_ns = clock_now_ns();
 
     for (size_t i = 0; i < s->n; i++) {
-        listener_end_slow_clients(&s->listener[i], now_ns);
+        clients_end_idle(&s->listener[i].clients, now_ns);
         (void)MHD_run(s->listener[i].daemon);
     }
 }

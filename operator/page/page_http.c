@@ -12,7 +12,7 @@
  *     other state ends after CLIENT_IDLE_NS: a client that sends or reads nothing holds no
  *     place.
  *  3. When too many are connected, a new one ends the oldest that holds no open call or
- *     stream (page_clients.c). The listener shares no place with health and metrics
+ *     stream (operator/http_clients.c). The listener shares no place with health and metrics
  *     (serve.c).
  *  4. A stream queues at most STREAM_TEXTS texts, which are shared by all streams.
  *  5. What viewers have not read yet has at most HELD_MAX_BYTES; a shared text counts once.
@@ -20,19 +20,20 @@
  *     syncs and the Lease do not wait for many viewers. */
 #include "operator/page/page_http.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
 
 #include <microhttpd.h>
 
-#include "operator/page/page_clients.h"
+#include "operator/http_clients.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/strbuf.h"
 #include "runtime/base/utf8.h"
 
+#define CLIENTS_MAX    1000u
+#define CLIENT_IDLE_NS (30 * NS_PER_S)
 #define TURN_NS        (50 * NS_PER_MS)
 #define STREAM_TEXTS   64u
 #define REQUEST_BYTES  (size_t)32768 /* with a token of 16 KiB */
@@ -56,7 +57,7 @@ struct page_call_state {
     struct page_call_state *later;       /* the next one that waits for its turn */
     struct page_http *http;
     struct MHD_Connection *connection;
-    struct page_client *client;
+    struct http_client *client;
     char *uri;
     struct MHD_Response *response; /* set: to be queued */
     struct page_text *body;        /* of it; NULL: none, or a stream */
@@ -70,7 +71,7 @@ struct page_call_state {
 struct page_http {
     struct page_handler handler;
     struct MHD_Daemon *daemon;
-    struct page_clients clients;
+    struct http_clients clients;
     struct page_call_state *calls;                  /* open */
     struct page_call_state *late_first, *late_last; /* open, not handled yet */
     size_t held_bytes;
@@ -314,7 +315,7 @@ void page_call_end(struct page_call *c)
 
 /* --- requests ----------------------------------------------------------------------- */
 
-static struct page_client *client_of(struct MHD_Connection *connection)
+static struct http_client *client_of(struct MHD_Connection *connection)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
@@ -324,7 +325,7 @@ static struct page_client *client_of(struct MHD_Connection *connection)
 
 /* What libmicrohttpd does not report as completed: a request that it refused itself after
  * on_uri. It was not opened. */
-static void client_drop_request(struct page_client *c)
+static void client_drop_request(struct http_client *c)
 {
     if (c && c->request)
         call_free(TAKE(c->request));
@@ -332,7 +333,7 @@ static void client_drop_request(struct page_client *c)
 
 static void *on_uri(void *arg, const char *uri, struct MHD_Connection *connection)
 {
-    struct page_client *client = client_of(connection);
+    struct http_client *client = client_of(connection);
     struct page_call_state *s = client ? mem_zalloc(sizeof(*s)) : NULL;
     char *question;
 
@@ -501,7 +502,7 @@ static void on_connection(void *arg,
 static struct MHD_Daemon *http_start(struct page_http *h,
                                      unsigned flags,
                                      uint16_t port,
-                                     const struct sockaddr *at)
+                                     const struct sockaddr_storage *at)
 {
     return MHD_start_daemon(
         flags | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, port, NULL, NULL, on_request,
@@ -515,17 +516,13 @@ static struct MHD_Daemon *http_start(struct page_http *h,
 static int
 http_listen(struct page_http *h, const char *address, uint16_t port, struct err *err)
 {
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    struct sockaddr_storage at;
+    int rc = http_address_parse("page-address", address, port, &at, err);
 
+    if (rc < 0)
+        return rc;
     errno = 0;
-    if (inet_pton(AF_INET, address, &v4.sin_addr) == 1)
-        h->daemon = http_start(h, 0, port, (const struct sockaddr *)&v4);
-    else if (inet_pton(AF_INET6, address, &v6.sin6_addr) == 1)
-        h->daemon = http_start(h, MHD_USE_IPv6, port, (const struct sockaddr *)&v6);
-    else
-        return err_set(err, -EINVAL, "--page-address: \"%s\" is not an IP address",
-                       address);
+    h->daemon = http_start(h, at.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0, port, &at);
     if (!h->daemon)
         return err_errno(err, errno ? errno : EADDRINUSE,
                          "--page: cannot listen on %s, port %u", address, port);
@@ -544,7 +541,7 @@ int page_http_new(const char *address,
     if (!h)
         return err_set(err, -ENOMEM, "out of memory");
     h->handler = *handler;
-    clients_init(&h->clients);
+    clients_init(&h->clients, CLIENTS_MAX, CLIENT_IDLE_NS);
     rc = http_listen(h, address, port, err);
     if (rc < 0)
         mem_free(h);
