@@ -126,6 +126,16 @@ void page_access_count(const struct page_access *a,
     *ret_kept = a->n_kept;
 }
 
+uint64_t page_access_number(const struct page_access *a, const char *token)
+{
+    struct page_hash hash;
+    uint64_t n;
+
+    page_cache_hash(a->cache, token, &hash);
+    memcpy(&n, hash.b, sizeof(n));
+    return n;
+}
+
 /* --- checks ----------------------------------------------------------------------- */
 
 static struct access_check *check_new(const struct page_right *right)

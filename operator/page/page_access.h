@@ -31,6 +31,9 @@ void page_access_check(struct page_access *a,
 /* Checks that wait with that arg are not called back any more. */
 void page_access_cancel(struct page_access *a, const void *arg);
 
+/* A number for the token: equal for equal tokens, and says nothing about them. */
+uint64_t page_access_number(const struct page_access *a, const char *token);
+
 /* When page_access_tick has work; UINT64_MAX: none. */
 uint64_t page_access_next_ns(const struct page_access *a);
 void page_access_tick(struct page_access *a, uint64_t now_ns); /* sends what is due */

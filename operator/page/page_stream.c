@@ -2,6 +2,11 @@
 /* The streams of the status page: all rows once, then once a second what changed. A text is
  * made once for all viewers with the same scope who have the same revision.
  *
+ * When MAX_STREAMS are open, a new one takes the place of the oldest one of the token that
+ * has most, unless its own token would then have more. So no token keeps others out, and
+ * one that serves many viewers has all places as long as they are free. Tokens count, not
+ * users, because kubectl hvd page gives each viewer a token of the same account.
+ *
  * Rights are checked again after check_ns. Without an answer (429, 503, too late) they count
  * on, but not for ever: viewers can use up their own budget of reviews, and would keep a
  * stream that they may not have any more. */
@@ -101,11 +106,45 @@ struct page_scope viewer_scope(const struct page_viewer *v)
                                .has_mpi = v->is_allowed[1]};
 }
 
+struct stream_holder { /* a token */
+    uint64_t number;
+    size_t n;
+    struct page_viewer *oldest;
+};
+
+/* Ends a stream, for a new one of the token of that number. False: none is to go. */
+static bool streams_make_place(struct page *p, uint64_t number)
+{
+    struct stream_holder h[MAX_STREAMS + 1] = {{.number = number, .n = 1}};
+    const struct stream_holder *most = &h[0];
+    size_t n = 1, i;
+
+    for (struct page_viewer *v = p->viewers; v; v = v->next) { /* the newest first */
+        if (!v->is_stream)
+            continue;
+        for (i = 0; i < n && h[i].number != v->number; i++)
+            ;
+        if (i == n)
+            h[n++] = (struct stream_holder){.number = v->number};
+        h[i].n++;
+        h[i].oldest = v;
+    }
+    for (i = 1; i < n; i++) {
+        if (h[i].n > most->n)
+            most = &h[i];
+    }
+    if (most == &h[0])
+        return false;
+    stream_end(most->oldest, "all streams are in use, and this token has most of them");
+    return true;
+}
+
 void stream_begin(struct page_viewer *v)
 {
     struct page_streams *s = &v->page->streams;
 
-    if (s->n >= MAX_STREAMS) {
+    v->number = page_access_number(v->page->access, v->call->token);
+    if (s->n >= MAX_STREAMS && !streams_make_place(v->page, v->number)) {
         page_call_refuse(v->call, 429,
                          "too many viewers: this operator serves 500 streams");
         return;

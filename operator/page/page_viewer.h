@@ -25,6 +25,7 @@ struct page_viewer {
     /* Of a stream: */
     bool is_stream, is_slow;
     struct page_scope scope;
+    uint64_t number;              /* of its token */
     uint64_t revision;            /* what was sent */
     uint64_t checked_ns, sent_ns; /* when its rights were checked; of the last event */
     uint64_t allowed_ns;          /* when the API server answered last */

@@ -376,6 +376,33 @@ def idle_and_slow_clients_hold_no_place() -> None:
             c.close()
 
 
+@suite.test
+def one_viewer_does_not_take_all_streams() -> None:
+    with Paged(extra=["--page-check-interval", "1h"]) as w:
+
+        def watch() -> socket.socket:
+            s = socket.create_connection(("127.0.0.1", w.page_port), 60)
+            s.sendall(
+                f"GET /api/v1/watch?namespace=ns HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {JANE}\r\n\r\n".encode()
+            )
+            expect(s.recv(12) == b"HTTP/1.1 200", "a stream")
+            return s
+
+        janes = [watch() for _ in range(500)]
+        status, answer = w.api("/watch?namespace=ns", JANE)
+        expect(status == 429 and "500 streams" in answer["error"], "no place for more", status, answer)
+        with Stream(w, ROOT) as s:
+            s.wait("a place for another viewer", lambda name, data: name == "jobs" and data["jobs"])
+            text = b""
+            while b"has most" not in text and (data := janes[0].recv(65536)):
+                text += data
+            expect(b"event: end" in text, "the oldest ends", text[-300:])
+            expect(w.api("/watch?namespace=ns", JANE)[0] == 429, "it gets no other place")
+            expect(not s.is_over, "the other viewer keeps its own")
+        for s in janes:
+            s.close()
+
+
 class FewFiles(Paged):
     """The operator may open 400 descriptors."""
 
