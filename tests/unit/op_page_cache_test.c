@@ -286,6 +286,27 @@ UNIT_TEST(a_budget_has_a_burst_and_a_rate)
     page_cache_free(c);
 }
 
+UNIT_TEST(an_owner_pays_less_where_answers_are_kept_for_less_time)
+{
+    static const struct {
+        uint64_t keep_ns, every_ns;
+    } rows[] = {{S, S / 8}, {30 * S, S / 4}, {60 * S, S / 2}, {3600 * S, S / 2}};
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct page_cache *c = page_cache_new(cache_key, rows[i].keep_ns);
+        struct page_hash t = hash_of(c, "t", 0);
+        uint64_t n;
+
+        accept_at(c, &t, "a", "{}", NOW);
+        n = owner_at(c, &t, NOW);
+        for (unsigned b = 0; b < PAGE_OWNER_BURST; b++)
+            assert_true(page_cache_pay(c, n, NOW));
+        assert_false(page_cache_pay(c, n, NOW + rows[i].every_ns - 1));
+        assert_true(page_cache_pay(c, n, NOW + rows[i].every_ns));
+        page_cache_free(c);
+    }
+}
+
 UNIT_TEST(an_owner_that_is_too_large_is_not_kept)
 {
     struct page_cache *c = cache_new();

@@ -45,7 +45,7 @@ struct page_cache {
     struct cache_owner *owners[PAGE_OWNERS];
     size_t n_owners, next_refused;
     struct cache_refused refused[PAGE_REFUSED];
-    uint64_t keep_ns, last_number, last_used, paid_ns;
+    uint64_t keep_ns, owner_every_ns, last_number, last_used, paid_ns;
 };
 
 struct page_cache *page_cache_new(const uint8_t key[SHA256_BYTES], uint64_t keep_ns)
@@ -56,6 +56,9 @@ struct page_cache *page_cache_new(const uint8_t key[SHA256_BYTES], uint64_t keep
         return NULL;
     memcpy(c->key, key, sizeof(c->key));
     c->keep_ns = keep_ns;
+    c->owner_every_ns = earlier_ns(keep_ns / PAGE_OWNER_PER_KEEP, PAGE_OWNER_EVERY_NS);
+    if (c->owner_every_ns < PAGE_OWNER_LEAST_NS)
+        c->owner_every_ns = PAGE_OWNER_LEAST_NS;
     return c;
 }
 
@@ -268,7 +271,7 @@ bool page_cache_pay(struct page_cache *c, uint64_t owner, uint64_t now_ns)
 {
     struct cache_owner *o = owner ? cache_numbered(c, owner) : NULL;
     uint64_t *paid_ns = o ? &o->paid_ns : &c->paid_ns;
-    uint64_t price_ns = o ? PAGE_OWNER_EVERY_NS : PAGE_UNKNOWN_EVERY_NS;
+    uint64_t price_ns = o ? c->owner_every_ns : PAGE_UNKNOWN_EVERY_NS;
     uint64_t burst_ns = ((o ? PAGE_OWNER_BURST : PAGE_UNKNOWN_BURST) - 1) * price_ns;
 
     if (*paid_ns > now_ns)

@@ -19,11 +19,14 @@
 #define PAGE_RIGHTS           32u             /* of an owner; the same */
 #define PAGE_OWNER_MAX_BYTES  32768u          /* name and spec */
 /* Reviews without a pause, and then one in a time: of all unknown tokens together, and of
- * each owner. */
+ * each owner, whose time is shorter where keep_ns is: a stream needs three in keep_ns, and
+ * each job that is opened one. */
 #define PAGE_UNKNOWN_BURST    256u
 #define PAGE_UNKNOWN_EVERY_NS (NS_PER_S / 4)
 #define PAGE_OWNER_BURST      32u
-#define PAGE_OWNER_EVERY_NS   (NS_PER_S / 8)
+#define PAGE_OWNER_EVERY_NS   (NS_PER_S / 2)
+#define PAGE_OWNER_PER_KEEP   120u
+#define PAGE_OWNER_LEAST_NS   (NS_PER_S / 8)
 
 struct page_hash {
     uint8_t b[SHA256_BYTES];
