@@ -256,28 +256,36 @@ def spread(values: list[float]) -> dict[str, float]:
     }
 
 
-class Viewers:
-    """The process, for a bench."""
+class Child:
+    """A process for a bench: it answers a line with a line of JSON, and ends with its stdin."""
 
-    def __init__(self, port: int, tokens: list[str], jobs: list[str], tabs: list[str], every: float):
+    def __init__(self, program: str):
         self.process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        options = {"port": port, "tokens": tokens, "jobs": jobs, "tabs": tabs, "every": every}
-        self.send(json.dumps(options))
 
     def send(self, line: str) -> None:
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
-    def report(self) -> dict:
-        self.send("")
+    def ask(self, line: str):
+        self.send(line)
         return json.loads(self.process.stdout.readline())
 
     def stop(self) -> None:
         with contextlib.suppress(OSError):
             self.process.stdin.close()
         self.process.wait(60)
+
+
+class Viewers(Child):
+    def __init__(self, port: int, tokens: list[str], jobs: list[str], tabs: list[str], every: float):
+        super().__init__(__file__)
+        options = {"port": port, "tokens": tokens, "jobs": jobs, "tabs": tabs, "every": every}
+        self.send(json.dumps(options))
+
+    def report(self) -> dict:
+        return self.ask("")
 
 
 # --- what the benches report ------------------------------------------------------------------

@@ -123,16 +123,19 @@ class AgentFake:
         asyncio.run_coroutine_threadsafe(end(), self.loop)
         self.thread.join(10)
 
+    def learn(self, secret: dict) -> None:
+        meta = secret["metadata"]
+        owner = next((o["uid"] for o in meta.get("ownerReferences", [])), "")
+        name = meta["name"].removesuffix("-token")
+        job_id = f"{meta['namespace']}/{name}/{owner}"
+        token = bytes.fromhex(base64.b64decode(secret.get("data", {}).get("token", "")).decode())
+        self.tokens[hashlib.sha256(job_id.encode()).digest()] = (name, token)
+
     def find(self, job: bytes) -> tuple[str, bytes]:
         """The name and token of the job with that hash."""
         if job not in self.tokens:
             for s in self.secrets():
-                meta = s["metadata"]
-                owner = next((o["uid"] for o in meta.get("ownerReferences", [])), "")
-                name = meta["name"].removesuffix("-token")
-                job_id = f"{meta['namespace']}/{name}/{owner}"
-                token = bytes.fromhex(base64.b64decode(s.get("data", {}).get("token", "")).decode())
-                self.tokens[hashlib.sha256(job_id.encode()).digest()] = (name, token)
+                self.learn(s)
         return self.tokens[job]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
