@@ -71,7 +71,9 @@
     X(DEVICE_NCCL, NOW, "hvd_device_nccl_version", "version of the NCCL in use, 22705 is 2.27.5; 0: none") \
     X(DEVICE_CUDA, NOW, "hvd_device_cuda_version", "CUDA version of the driver in use, 12040 is 12.4; 0: none") \
     X(BLOCKED_NS, NS, "hvd_blocked_seconds_total", "time in which at least one thread of the program waited for an operation") \
-    X(READY_NS, NS, "hvd_ready_seconds_total", "time from the submission of a batch's last tensor on this rank (on a GPU: from when the device has it ready) to the end of the batch, summed: this rank waited for others; the rank with the smallest value is the one that others wait for")
+    X(READY_NS, NS, "hvd_ready_seconds_total", "time from the submission of a batch's last tensor on this rank (on a GPU: from when the device has it ready) to the end of the batch, summed: this rank waited for others; the rank with the smallest value is the one that others wait for") \
+    X(STALL_NS, NOW_NS, "hvd_stall_time_seconds", "on rank 0: a tensor that waits so long for some ranks is reported as stalled; 0: never") \
+    X(WAITS_NS, NOW_NS, "hvd_waiting_since_timestamp_seconds", "on rank 0: when the oldest tensor was submitted that has waited a quarter of the stall time for some ranks; 0: there is none")
 
 /* clang-format on */
 

@@ -5,7 +5,10 @@
  * A deadlock is reported when it has lasted half the time of a warning: before that it may
  * be a rank that has just begun to submit what they wait for. It is searched for
  * only when a report is due, or when the oldest tensor is old enough for it to end the
- * world. */
+ * world.
+ *
+ * Readers of the job's report want to ask again when a stall will have been explained, so
+ * they must see one coming: a tensor is noticed after a quarter of that time. */
 #include "runtime/core/stall.h"
 
 #include <stdio.h>
@@ -18,7 +21,7 @@ static const uint64_t NS_IN_S = 1000000000ull;
 
 struct walk {
     const struct stall *s;
-    uint64_t now_ns, next_ns;
+    uint64_t now_ns, next_ns, waits_ns;
     bool report, must_fail, may_be_deadlock;
     size_t n_old;
     struct strbuf *out;
@@ -54,6 +57,11 @@ static void stall_put_ranks(struct strbuf *out,
         strbuf_printf(out, " and %u more", missing - shown);
 }
 
+uint64_t stall_notice_ns(const struct stall *s)
+{
+    return s->warn_ns / 4;
+}
+
 static bool stall_find_due(void *arg, const struct negotiate_view *v)
 {
     struct walk *w = arg;
@@ -68,8 +76,11 @@ static bool stall_find_due(void *arg, const struct negotiate_view *v)
     else if (w->s->deadlock_ns > 0)
         w->next_ns = stall_earlier_ns(w->next_ns, v->since_ns + w->s->deadlock_ns);
     if (w->s->warn_ns > 0) {
-        uint64_t due = v->since_ns + w->s->warn_ns;
+        uint64_t due = v->since_ns + w->s->warn_ns, notice_ns = stall_notice_ns(w->s);
 
+        w->waits_ns = age >= notice_ns ? v->since_ns : 0;
+        w->next_ns = stall_earlier_ns(
+            w->next_ns, (w->waits_ns ? w->now_ns : v->since_ns) + notice_ns);
         if (w->s->last_ns > 0 && due < w->s->last_ns + w->s->warn_ns)
             due = w->s->last_ns + w->s->warn_ns;
         if (due <= w->now_ns)
@@ -147,6 +158,7 @@ enum stall_act stall_step(struct stall *s,
     bool is_deadlock;
 
     negotiate_walk(n, stall_find_due, &w);
+    s->waits_ns = w.waits_ns;
     is_deadlock = stall_check_deadlock(&w, n);
     if (!is_deadlock && (w.report || w.must_fail)) {
         negotiate_walk(n, stall_put_tensor, &w);

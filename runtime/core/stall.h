@@ -14,13 +14,18 @@ struct stall {
     uint64_t deadlock_ns; /* age of a deadlock that breaks the world; 0: never */
     uint64_t last_ns;     /* time of the last report; 0: none yet */
     uint64_t resumed_ns;  /* the process was stopped until then; 0: never */
+    uint64_t waits_ns;    /* set by stall_step: see stall_notice_ns; 0: none waits */
     const char *(*host_of)(void *arg, uint32_t rank); /* NULL: no hosts in the report */
     void *arg;
 };
 
 enum stall_act { STALL_NONE, STALL_WARN, STALL_FAIL, STALL_DEADLOCK };
 
-/* For WARN and FAIL, appends to out which tensors are missing on which ranks:
+/* A tensor of this age is noticed: it may become a stall. 0: never. */
+uint64_t stall_notice_ns(const struct stall *s);
+
+/* Sets s->waits_ns to the time of submission of the oldest tensor, if it is noticed.
+ * For WARN and FAIL, appends to out which tensors are missing on which ranks:
  *   tensor "g/0" (ALLREDUCE) has waited 61 s for ranks 1, 3; ... (and 5 more tensors)
  * In front of it, if some ranks wait only for each other (deadlock.h), one sentence that
  * says so. For DEADLOCK that sentence only.

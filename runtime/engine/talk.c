@@ -65,6 +65,7 @@ int talk_start(struct talk *t, bool may_freeze)
     if (t->e->rank != 0)
         return 0;
     stall_file_init(&t->stall_file, s->stats_dir);
+    stats_set(&t->e->observe.stats, STATS_STALL_NS, s->stall_warn_ns);
     return negotiate_new(&cfg, &t->negotiate);
 }
 
@@ -99,7 +100,9 @@ static int talk_receive_requests(
         rc = negotiate_receive(t->negotiate, rank, &in, now, err);
     if (t->stall_next_ns == UINT64_MAX && talk_stall_ns(t) > 0
         && negotiate_pending(t->negotiate) > 0)
-        t->stall_next_ns = now + talk_stall_ns(t);
+        t->stall_next_ns =
+            now
+            + (t->stall.warn_ns > 0 ? stall_notice_ns(&t->stall) : talk_stall_ns(t));
     return rc;
 }
 
@@ -303,10 +306,19 @@ static void talk_update_stall(struct talk *t)
         talk_show_stall(t, now_ns);
 }
 
+static void talk_show_wait(struct talk *t, uint64_t now_ns)
+{
+    uint64_t since_ns = t->stall.waits_ns;
+    uint64_t wall_ns = since_ns ? clock_wall_us() * 1000u - (now_ns - since_ns) : 0;
+
+    stats_set(&t->e->observe.stats, STATS_WAITS_NS, wall_ns);
+}
+
 bool talk_check_stall(struct talk *t, uint64_t now_ns)
 {
     CLEANUP(strbuf_release) struct strbuf text = {0};
     char cause[MESSAGE_TEXT_MAX];
+    enum stall_act act;
 
     if (t->e->rank != 0)
         return false;
@@ -319,7 +331,9 @@ bool talk_check_stall(struct talk *t, uint64_t now_ns)
         return false;
     now_ns = clock_now_ns(); /* the step may have begun before a request arrived */
     strbuf_init(&text, 4096);
-    switch (stall_step(&t->stall, t->negotiate, now_ns, &text, &t->stall_next_ns)) {
+    act = stall_step(&t->stall, t->negotiate, now_ns, &text, &t->stall_next_ns);
+    talk_show_wait(t, now_ns);
+    switch (act) {
     case STALL_NONE:
         break;
     case STALL_WARN:

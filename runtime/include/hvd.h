@@ -568,6 +568,10 @@ struct hvd_stats {
     /* From the submission of a batch's last tensor on this rank (on a GPU: from when the
      * device has it ready) to the end of the batch, summed: this rank waited for others. */
     uint64_t ready_ns;
+    /* On rank 0. A tensor that waits for stall_ns for some ranks is reported as stalled; 0:
+     * never. waits_ns: wall time since the epoch when the oldest tensor was submitted that
+     * has waited a quarter of it; 0: there is none. */
+    uint64_t stall_ns, waits_ns;
 };
 HVD_API int hvd_stats(struct hvd_stats *ret);
 /* The same in Prometheus text format. At most n bytes with the NUL. *ret_n, which may

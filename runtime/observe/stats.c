@@ -64,6 +64,8 @@ SAME(device_nccl, STATS_DEVICE_NCCL);
 SAME(device_cuda, STATS_DEVICE_CUDA);
 SAME(blocked_ns, STATS_BLOCKED_NS);
 SAME(ready_ns, STATS_READY_NS);
+SAME(stall_ns, STATS_STALL_NS);
+SAME(waits_ns, STATS_WAITS_NS);
 #undef SAME
 
 static int stats_map_file(struct stats *s, const char *dir, struct err *err)

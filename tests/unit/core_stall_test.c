@@ -108,4 +108,35 @@ UNIT_TEST(a_stall_is_over_when_no_tensor_is_old)
     negotiate_free(n);
 }
 
+UNIT_TEST(the_oldest_tensor_is_noticed_after_a_quarter_of_the_stall_time)
+{
+    static const struct {
+        const char *words;
+        uint64_t now_ns, waits_ns, next_ns;
+    } rows[] = {
+        {"0:a", 15, 0, 16},             /* too young */
+        {"0:a", 16, 1, 31},             /* noticed, and looked at again */
+        {"0:a", 55, 1, 61},             /* the stall is due earlier */
+        {"0:a 2:a 1:a 0:b", 18, 0, 19}, /* a does not wait any more */
+        {"0:a 2:a 1:a", 90, 0, UINT64_MAX},
+    };
+    struct stall off = {0};
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CLEANUP(strbuf_release) struct strbuf out = {0};
+        struct stall s = {.warn_ns = WARN_NS, .waits_ns = 77};
+        struct negotiate *n = table_new(rows[i].words);
+        uint64_t next_ns;
+
+        strbuf_init(&out, 1024);
+        assert_int_equal(stall_step(&s, n, rows[i].now_ns, &out, &next_ns), STALL_NONE);
+        assert_int_equal(s.waits_ns, rows[i].waits_ns);
+        assert_int_equal(next_ns, rows[i].next_ns);
+        assert_int_equal(stall_step(&off, n, rows[i].now_ns, &out, &next_ns),
+                         STALL_NONE);
+        assert_int_equal(off.waits_ns, 0);
+        negotiate_free(n);
+    }
+}
+
 UNIT_MAIN(NULL, NULL)
