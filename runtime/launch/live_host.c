@@ -17,8 +17,11 @@
 #include "runtime/launch/stats_dir.h"
 #include "runtime/live/live_page.h"
 
-#define TICK_NS      NS_PER_S
-#define EXAM_TICK_NS (100 * NS_PER_MS) /* while ranks are examined */
+#define TICK_NS        NS_PER_S
+#define EXAM_TICK_NS   (100 * NS_PER_MS) /* while ranks are examined */
+/* A tensor is noticed after a quarter of the stall time; the next record must not come
+ * after the stall. */
+#define SHORT_STALL_MS (4 * LIVE_EVERY_S * 1000)
 
 static bool proc_stat_is_stopped(const struct proc_stat *s)
 {
@@ -101,7 +104,7 @@ live_host_read(struct live_host *h, uint32_t i, pid_t pid, struct live_rank *ret
 }
 
 /* Sends the records that are due, and those of ranks that are stopped or were until now.
- * True: a rank has no page yet, or is stopped. */
+ * True: the next ones are due soon. */
 static bool live_host_tick_records(struct live_host *h,
                                    const struct local_ranks *local,
                                    uint64_t now_ns)
@@ -118,7 +121,8 @@ static bool live_host_tick_records(struct live_host *h,
             continue;
         live_host_read(h, i, pid, r);
         is_urgent = is_urgent || was_stopped || r->stopped_ms > 0
-                    || r->state == LIVE_RANK_STARTED;
+                    || r->state == LIVE_RANK_STARTED
+                    || (r->stall_ms >= 0 && r->stall_ms < SHORT_STALL_MS);
         strbuf_init(&b, LIVE_REPORT_MAX_BYTES);
         live_rank_pack(r, &b);
         if (strbuf_status(&b) == 0)

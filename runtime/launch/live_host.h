@@ -4,7 +4,8 @@
  *
  *   record   of each rank, every LIVE_EVERY_S seconds, from its page
  *            (contract/stats_page.h) and /proc; every second while a rank has no page yet
- *            or is stopped, so that a change is seen when it happens
+ *            or is stopped, so that a change is seen when it happens, and on the host of
+ *            rank 0 if the stall time is short
  *   stall    the file with rank 0's record (contract/stall_record.h), on the host of rank
  *            0, within a second of each change
  *   finding  of each rank, when the leader has asked for an examination */

@@ -17,6 +17,7 @@
 static const uint64_t SAME_STALL_US = 2000000;
 
 #define LOG_STACKS_MAX 32768
+#define EXAM_AGAIN_MS  1000 /* a reader asks again while an examination is in progress */
 
 void live_lead_init(struct live_lead *l, const struct live_lead_config *c)
 {
@@ -290,6 +291,8 @@ static int lead_put_report(struct live_lead *l, struct strbuf *out, struct err *
         return err_set(err, -ENOMEM, "the agent is out of memory");
     live_job_advance(&l->job, clock_now_ns());
     live_job_report(&l->job, clock_wall_us(), r);
+    if (l->exam.deadline_ns > 0)
+        r->again_ms = EXAM_AGAIN_MS;
     live_report_pack(r, out);
     return 0;
 }

@@ -41,6 +41,8 @@ void live_page_fill(const struct stats_page *page,
                     uint64_t now_wall_us,
                     struct live_rank *ret)
 {
+    uint64_t stall_ns;
+
     ret->rank = page->rank;
     ret->pid = page->pid;
     ret->age_ms = now_wall_us > page->begin_wall_us
@@ -53,5 +55,8 @@ void live_page_fill(const struct stats_page *page,
     ret->allreduce_ns = stats_word(page, STATS_ALLREDUCE_NS);
     ret->ready_ns = stats_word(page, STATS_READY_NS);
     ret->n_batches = stats_word(page, STATS_BATCHES);
+    stall_ns = stats_word(page, STATS_STALL_NS);
+    ret->stall_ms = stall_ns > 0 ? (int64_t)(stall_ns / 1000000u) : -1;
+    ret->waits_us = stats_word(page, STATS_WAITS_NS) / 1000u;
     progress_fill(page, &ret->progress);
 }

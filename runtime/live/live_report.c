@@ -71,6 +71,7 @@ static const struct live_field job_fields[] = {
     {"workers", LIVE_U32, AT(live_report, n_workers), 0, 0},
     {"workersPresent", LIVE_U32, AT(live_report, n_present), 0, 0},
     {"planSteps", LIVE_U64, AT(live_report, n_steps), 0, 0},
+    {"askAgainMilliseconds", LIVE_I64, AT(live_report, again_ms), 0, 0},
 };
 static const struct live_field times_fields[] = {
     {"meeting", LIVE_MS, AT(live_times, meeting_ms), 0, 0},
@@ -133,6 +134,7 @@ void live_report_init(struct live_report *r)
     memset(r, 0, sizeof(*r));
     live_progress_init(&r->progress);
     r->rates = (struct live_rates){-1, -1, -1};
+    r->again_ms = -1;
     r->stall.rank = -1;
     r->straggler.rank = -1;
 }

@@ -109,6 +109,8 @@ struct live_report {
     enum live_state state;
     uint32_t generation, size, slots, n_workers, n_present; /* n_present: agents */
     uint64_t n_steps; /* rounds of plans on rank 0, in this world */
+    /* A reader that waits for verdicts asks again after that time; negative: it need not. */
+    int64_t again_ms;
     struct live_times times;
     struct live_rates rates;
     struct live_progress progress;

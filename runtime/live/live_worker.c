@@ -26,6 +26,8 @@ static const struct live_field rank_fields[] = {
     {"cpuSeconds", LIVE_MS, AT(cpu_ms), 0, 0},
     {"residentBytes", LIVE_U64, AT(rss_bytes), 0, 0},
     {"stoppedSeconds", LIVE_MS, AT(stopped_ms), 0, 0},
+    {"stallMilliseconds", LIVE_I64, AT(stall_ms), 0, 0},
+    {"waitsSince", LIVE_TIME, AT(waits_us), 0, 0},
 };
 static const struct live_section sections[] = {
     {1, NULL, 0, rank_fields, ARRAY_LEN(rank_fields), NULL},
@@ -48,6 +50,7 @@ const char *live_rank_state_name(enum live_rank_state s)
 void live_rank_init(struct live_rank *r)
 {
     memset(r, 0, sizeof(*r));
+    r->stall_ms = -1;
     live_progress_init(&r->progress);
 }
 

@@ -25,11 +25,14 @@ struct live_rank {
     uint64_t n_batches;
     uint64_t cpu_ms, rss_bytes; /* of the process, from /proc */
     uint64_t stopped_ms;        /* for how long it has been in state T; 0: it is not */
+    int64_t stall_ms;  /* of rank 0: STATS_STALL_NS; -1: no stalls are reported */
+    uint64_t waits_us; /* of rank 0: STATS_WAITS_NS; 0: none waits */
     struct live_progress progress; /* metrics only from ranks that set some */
 };
 
 const char *live_rank_state_name(enum live_rank_state s);
-void live_rank_init(struct live_rank *r); /* progress is unknown, all else 0 */
+void live_rank_init(
+    struct live_rank *r); /* progress and stall_ms unknown, all else 0 */
 void live_rank_pack(const struct live_rank *r, struct strbuf *out);
 int live_rank_unpack(const void *p, size_t n, struct live_rank *ret, struct err *err);
 void live_rank_json(const struct live_rank *r, struct strbuf *out); /* one object */

@@ -262,6 +262,47 @@ UNIT_TEST(a_rank_is_stopped_until_its_record_says_otherwise)
     live_job_release(&j);
 }
 
+/* Times in seconds: since when a tensor waits, since when a stall is known; 0: none. */
+UNIT_TEST(a_reader_asks_again_when_a_stall_will_have_been_explained)
+{
+    static const struct {
+        int64_t stall_ms;
+        uint64_t waits_s, stall_s;
+        int64_t wanted_ms;
+    } rows[] = {
+        {-1, 0, 0, -1},
+        {-1, 10, 0, -1},
+        {60000, 0, 0, 45000}, /* so that it sees one coming */
+        {60000, 20, 0, 40001 + LIVE_VERDICT_MS},
+        {60000, 80, 0, 45000}, /* it is over, or the record is late */
+        {60000, 20, 20, -1},
+        {2000, 0, 0, 1500},
+        {INT64_MAX, 0, 0, INT64_MAX - INT64_MAX / 4}, /* a page may say anything */
+    };
+    const uint64_t S_US = 1000000u;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct live_stall stall = {.since_wall_us = WALL_US, .rank = -1};
+        struct live_rank first = rank_in_world(0, 100), second = rank_in_world(1, 100);
+        struct live_report r;
+        struct live_job j;
+
+        live_job_init(&j, 0, WALL_US);
+        assert_int_equal(live_job_start(&j, 2, 2), 0);
+        first.stall_ms = rows[i].stall_ms;
+        first.waits_us = rows[i].waits_s ? WALL_US - rows[i].waits_s * S_US : 0;
+        second.stall_ms = 1; /* only rank 0 knows */
+        live_job_take(&j, &first);
+        live_job_take(&j, &second);
+        if (rows[i].stall_s)
+            live_job_set_stall(&j, &stall, WALL_US);
+        live_job_report(&j, WALL_US, &r);
+        if (r.again_ms != rows[i].wanted_ms)
+            fail_msg("row %zu: %lld ms", i, (long long)r.again_ms);
+        live_job_release(&j);
+    }
+}
+
 UNIT_TEST(a_leader_that_joins_later_counts_the_time_before)
 {
     struct live_job j;

@@ -61,6 +61,12 @@ UNIT_TEST(counters_have_the_units_of_the_page)
     assert_int_equal(r.age_ms, 2500);
     assert_int_equal(record_of(&p, 4000000).age_ms, 0); /* the clock was set back */
     assert_int_equal(r.rss_bytes, 0x5555555555555555);  /* is not the page's */
+    atomic_store(&p.words[STATS_STALL_NS], 60 * 1000000000ull);
+    atomic_store(&p.words[STATS_WAITS_NS], 7000000999ull);
+    assert_int_equal(record_of(&p, 0).stall_ms, 60000);
+    assert_int_equal(record_of(&p, 0).waits_us, 7000000);
+    atomic_store(&p.words[STATS_STALL_NS], 0);
+    assert_int_equal(record_of(&p, 0).stall_ms, -1);
 }
 
 UNIT_TEST(a_rank_without_reports_has_no_progress)

@@ -20,6 +20,7 @@ static void report_fill(struct live_report *r)
     r->n_workers = 2;
     r->n_present = 2;
     r->n_steps = 12;
+    r->again_ms = 1500;
     r->times = (struct live_times){1000, 2500, 700001, 3};
     r->rates = (struct live_rates){2.5, 1e9, 0.25};
     r->progress.step = 400;
@@ -87,7 +88,8 @@ UNIT_TEST(report_as_json_leaves_unknown_values_out)
         strbuf_str(&out),
         "{\"time\":\"2025-11-30T00:00:00Z\",\"started\":\"2025-11-29T23:46:40Z\","
         "\"state\":\"Stalled\",\"generation\":3,\"ranks\":8,\"slots\":4,\"workers\":2,"
-        "\"workersPresent\":2,\"planSteps\":12,\"seconds\":{\"meeting\":1.000,"
+        "\"workersPresent\":2,\"planSteps\":12,\"askAgainMilliseconds\":1500,"
+        "\"seconds\":{\"meeting\":1.000,"
         "\"starting\":2.500,\"training\":700.001,\"stalled\":0.003},\"rates\":{"
         "\"stepsPerSecond\":2.5,\"busBytesPerSecond\":1e+09,"
         "\"exposedCommunication\":0.25},\"progress\":{\"step\":400,"
@@ -210,6 +212,8 @@ UNIT_TEST(rank_packs_and_unpacks)
     r.state = LIVE_RANK_IN_WORLD;
     r.ready_ns = 12345678901u;
     r.cpu_ms = 1500;
+    r.stall_ms = 60000;
+    r.waits_us = 1764460790000000u;
     r.progress.epoch = 2;
     strbuf_init(&out, LIVE_REPORT_MAX_BYTES);
     strbuf_init(&json, LIVE_REPORT_MAX_BYTES);
@@ -222,6 +226,7 @@ UNIT_TEST(rank_packs_and_unpacks)
         "\"stepNanoseconds\":0,\"blockedNanoseconds\":0,\"busBytes\":0,"
         "\"allreduceNanoseconds\":0,\"readyNanoseconds\":12345678901,\"batches\":0,"
         "\"cpuSeconds\":1.500,\"residentBytes\":0,\"stoppedSeconds\":0.000,"
+        "\"stallMilliseconds\":60000,\"waitsSince\":\"2025-11-29T23:59:50Z\","
         "\"progress\":{\"epoch\":2}}");
 }
 

@@ -16,7 +16,8 @@
 
 #include "runtime/base/mem.h"
 
-static const uint64_t NS_IN_MS = 1000000u, MS_IN_S = 1000u, NS_IN_US = 1000u;
+static const uint64_t NS_IN_MS = 1000000u, MS_IN_S = 1000u, NS_IN_US = 1000u,
+                      US_IN_MS = 1000u;
 
 void live_job_init(struct live_job *j, uint64_t now_ns, uint64_t wall_us)
 {
@@ -254,6 +255,23 @@ const struct live_rank *live_job_stopped(const struct live_job *j)
     return NULL;
 }
 
+/* --- the next question --- */
+
+/* Three quarters of the stall time is how long a wait is seen before it is a stall. */
+static int64_t live_job_again_ms(const struct live_job *j, uint64_t wall_us)
+{
+    const struct live_rank *first = j->ranks;
+    uint64_t verdict_us, stall_ms;
+
+    if (j->n_ranks == 0 || first->stall_ms < 0 || j->stall.since_wall_us > 0)
+        return -1;
+    stall_ms = (uint64_t)first->stall_ms;
+    verdict_us = first->waits_us + (stall_ms + LIVE_VERDICT_MS) * US_IN_MS;
+    if (first->waits_us > 0 && verdict_us > wall_us)
+        return (int64_t)((verdict_us - wall_us) / US_IN_MS + 1);
+    return (int64_t)(stall_ms - stall_ms / 4);
+}
+
 /* --- the report ------------------------------------------------------------------- */
 
 /* Growth per unit of span; -1: span is empty. */
@@ -320,6 +338,7 @@ void live_job_report(const struct live_job *j,
     if (p)
         ret->progress = *p;
     live_job_put_commit(j, &ret->progress);
+    ret->again_ms = live_job_again_ms(j, wall_us);
     if (j->n_ranks > 0)
         ret->n_steps = j->ranks[0].steps;
     live_job_put_rates(j, ret);

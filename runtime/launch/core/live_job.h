@@ -15,6 +15,10 @@
  * (HVD_PEER_TIMEOUT, 30 s). */
 #define LIVE_STOPPED_MS 5000
 
+/* From the end of the stall time until the verdict is there, mostly: rank 0's record is
+ * read within a second, and an examination takes 2 s. */
+#define LIVE_VERDICT_MS 3500
+
 struct live_sample { /* sums over all ranks, except where a rank is named */
     uint64_t ns;
     uint64_t plan_steps, plan_ms; /* rank 0: its steps, and its age then */
@@ -62,6 +66,7 @@ void live_job_set_stall(struct live_job *j,
                         const struct live_stall *stall,
                         uint64_t wall_us);
 void live_job_end(struct live_job *j);
+/* again_ms is without an examination, which may be in progress. */
 void live_job_report(const struct live_job *j,
                      uint64_t wall_us,
                      struct live_report *ret);
