@@ -60,7 +60,8 @@ struct ask_job {
     /* Of the report; of the report that the last sync read, and of the one that is in the
      * status. */
     struct live_digest digest, seen, shown;
-    bool may_write; /* the next status may bring nothing but progress */
+    bool may_write;   /* the next status may bring nothing but progress */
+    int64_t again_ms; /* of the report */
     bool is_stalled, is_straggling;
 };
 
@@ -290,6 +291,7 @@ static int ask_keep(struct asker *a, struct ask_job *j, struct err *err)
     a->n_reports++;
     j->received_ns = clock_now_ns();
     j->received_wall_s = clock_wall_s();
+    j->again_ms = report.again_ms;
     j->is_stalled = report.stall.since_wall_us > 0;
     j->is_straggling = report.straggler.rank >= 0;
     return 0;
@@ -305,8 +307,10 @@ static void ask_step(struct asker *a, struct ask_job *j, uint64_t now_ns)
     if (rc > 0) {
         rc = ask_keep(a, j, &err);
         ask_end(a, j, ask_result_of(rc), err.text);
-        if (rc == 0)
-            ask_announce(a, j);
+        if (rc < 0)
+            return;
+        ask_wheel_again(&a->wheel, &j->turn, j->again_ms, now_ns);
+        ask_announce(a, j);
         return;
     }
     if (rc < 0) {

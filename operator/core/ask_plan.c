@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The circle of ask_plan.h: an array by place, and a hand that moves over it; beside it an
- * array of the jobs that have just started, by the time of their next first question.
+ * array of the jobs that are asked soon, by time.
  *
  * Invariants
  *  1. Places differ, so that no job is passed over at the hand's own place: a job whose
  *     hash is taken gets the next free one.
  *  2. The hand is never more than one interval late: after a pause each job is asked once.
- *  3. First questions of all jobs together are ASK_FIRST_GAP_NS apart, so many jobs that
- *     start at once cost at most half of what 1,000 running jobs cost. Each question at a
- *     job's place counts as one of its firsts.
+ *  3. Questions soon, of all jobs together, are ASK_SOON_GAP_NS apart, so many jobs that
+ *     start at once, or agents that want much, cost at most half of what 1,000 running jobs
+ *     cost. Each question at a job's place counts as one of its firsts, and replaces the
+ *     one that its last report has wanted.
  *
  * A job that fails is asked again at one of its own places, so back-off keeps the jobs
  * spread. Called by ask.c. */
@@ -52,7 +53,7 @@ void ask_wheel_init(struct ask_wheel *w, uint64_t interval_ns, uint64_t now_ns)
 void ask_wheel_release(struct ask_wheel *w)
 {
     mem_free(w->places.v);
-    mem_free(w->firsts.v);
+    mem_free(w->soon.v);
     *w = (struct ask_wheel){0};
 }
 
@@ -123,45 +124,69 @@ int ask_wheel_add(struct ask_wheel *w, struct ask_turn *t, const char *uid)
     return 0;
 }
 
-/* Sets when the job is asked next among the firsts. There is room. */
+/* There is room. */
+static void wheel_set_soon(struct ask_wheel *w, struct ask_turn *t, uint64_t at_ns)
+{
+    t->soon_ns = row_insert(&w->soon, at_ns, t);
+}
+
 static void wheel_set_first(struct ask_wheel *w, struct ask_turn *t, uint64_t now_ns)
 {
-    static const uint64_t after_ns[ASK_FIRSTS] = {1000000000u, 3000000000u,
-                                                  6000000000u};
+    static const uint64_t after_ns[ASK_FIRSTS] = {6000000000u, 3000000000u,
+                                                  1000000000u}; /* by n_firsts - 1 */
 
-    t->first_ns = t->n_firsts < ASK_FIRSTS
-                      ? row_insert(&w->firsts, now_ns + after_ns[t->n_firsts], t)
-                      : 0;
+    if (t->n_firsts > 0)
+        wheel_set_soon(w, t, now_ns + after_ns[t->n_firsts - 1]);
 }
 
 void ask_wheel_start(struct ask_wheel *w, struct ask_turn *t, uint64_t now_ns)
 {
-    if (row_reserve(&w->firsts) == 0)
-        wheel_set_first(w, t, now_ns);
+    if (row_reserve(&w->soon) < 0)
+        return;
+    t->n_firsts = ASK_FIRSTS;
+    wheel_set_first(w, t, now_ns);
+}
+
+void ask_wheel_again(struct ask_wheel *w,
+                     struct ask_turn *t,
+                     int64_t again_ms,
+                     uint64_t now_ns)
+{
+    uint64_t after_ns;
+
+    if (again_ms < 0 || (uint64_t)again_ms >= w->interval_ns / 1000000u || t->soon_ns
+        || row_reserve(&w->soon) < 0)
+        return;
+    after_ns = (uint64_t)again_ms * 1000000u;
+    if (after_ns < ASK_SOON_MIN_NS)
+        after_ns = ASK_SOON_MIN_NS;
+    wheel_set_soon(w, t, now_ns + after_ns);
 }
 
 void ask_wheel_remove(struct ask_wheel *w, const struct ask_turn *t)
 {
     row_remove(&w->places, t->place_ns);
-    if (t->first_ns)
-        row_remove(&w->firsts, t->first_ns);
+    if (t->soon_ns)
+        row_remove(&w->soon, t->soon_ns);
 }
 
 /* UINT64_MAX: there is none. */
-static uint64_t wheel_first_ns(const struct ask_wheel *w)
+static uint64_t wheel_soon_ns(const struct ask_wheel *w)
 {
-    if (w->firsts.n == 0)
+    if (w->soon.n == 0)
         return UINT64_MAX;
-    return w->firsts.v[0].at_ns > w->gap_ns ? w->firsts.v[0].at_ns : w->gap_ns;
+    return w->soon.v[0].at_ns > w->gap_ns ? w->soon.v[0].at_ns : w->gap_ns;
 }
 
 /* The job is about to be asked. */
 static struct ask_turn *
 wheel_count(struct ask_wheel *w, struct ask_turn *t, uint64_t now_ns)
 {
-    if (t->first_ns) {
-        row_remove(&w->firsts, t->first_ns);
-        t->n_firsts++;
+    if (t->soon_ns)
+        row_remove(&w->soon, t->soon_ns);
+    t->soon_ns = 0;
+    if (t->n_firsts > 0) {
+        t->n_firsts--;
         wheel_set_first(w, t, now_ns);
     }
     return t;
@@ -188,14 +213,17 @@ struct ask_turn *ask_wheel_take(struct ask_wheel *w, uint64_t now_ns)
     struct ask_turn *t;
     uint64_t at_ns;
 
-    if (wheel_first_ns(w) <= now_ns) {
-        w->gap_ns = now_ns + ASK_FIRST_GAP_NS;
-        return wheel_count(w, w->firsts.v[0].turn, now_ns);
+    if (wheel_soon_ns(w) <= now_ns) {
+        w->gap_ns = now_ns + ASK_SOON_GAP_NS;
+        t = w->soon.v[0].turn;
+        t->is_extra = t->n_firsts == 0;
+        return wheel_count(w, t, now_ns);
     }
     if (now_ns - w->hand_ns > w->interval_ns)
         w->hand_ns = now_ns - w->interval_ns;
     while ((t = wheel_next(w, &at_ns)) && at_ns <= now_ns) {
         w->hand_ns = at_ns;
+        t->is_extra = false;
         if (t->after_ns <= now_ns)
             return wheel_count(w, t, now_ns);
     }
@@ -205,10 +233,10 @@ struct ask_turn *ask_wheel_take(struct ask_wheel *w, uint64_t now_ns)
 
 uint64_t ask_wheel_next_ns(const struct ask_wheel *w)
 {
-    uint64_t at_ns = UINT64_MAX, first_ns = wheel_first_ns(w);
+    uint64_t at_ns = UINT64_MAX, soon_ns = wheel_soon_ns(w);
 
     (void)wheel_next(w, &at_ns); /* NULL: it stays */
-    return first_ns < at_ns ? first_ns : at_ns;
+    return soon_ns < at_ns ? soon_ns : at_ns;
 }
 
 void ask_turn_end(struct ask_turn *t,
@@ -218,7 +246,9 @@ void ask_turn_end(struct ask_turn *t,
 {
     uint64_t wait_ns = interval_ns;
 
-    t->n_failures = r == ASK_OK ? 0 : t->first_ns ? 1 : t->n_failures + 1;
+    t->n_failures = r == ASK_OK ? 0 : t->soon_ns ? 1 : t->n_failures + 1;
+    if (t->is_extra && r == ASK_OK)
+        return; /* the one at its place brings progress */
     for (uint32_t i = 1; i < t->n_failures && wait_ns < ASK_MAX_WAIT_NS; i++)
         wait_ns *= 2;
     if (wait_ns > ASK_MAX_WAIT_NS)
@@ -251,7 +281,8 @@ enum ask_news ask_news_of(const struct ask_wheel *w,
 
     if (shown->verdicts != digest->verdicts)
         return NEWS_VERDICT;
-    return shown->progress != digest->progress && turn % write_turns == 0
+    return !t->is_extra && shown->progress != digest->progress
+                   && turn % write_turns == 0
                ? NEWS_PROGRESS
                : NEWS_NONE;
 }

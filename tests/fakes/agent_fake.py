@@ -36,7 +36,7 @@ def report(state: str = "Training", at: float = 0, **values: object) -> bytes:
     metrics = values.get("metrics", {})
     missing = values.get("missing", [])
     job = struct.pack(
-        "<9q",
+        "<10q",
         int(at * 1e6),
         0,
         STATES.index(state),
@@ -46,6 +46,7 @@ def report(state: str = "Training", at: float = 0, **values: object) -> bytes:
         2,
         v("present", 2),
         v("plan_steps", 0),
+        v("again_ms"),
     )
     times = struct.pack("<4q", v("meeting_ms", 0), 0, 0, 0)
     rates = struct.pack("<3d", v("steps_per_s"), v("bus"), v("blocked"))

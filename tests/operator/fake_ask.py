@@ -129,6 +129,21 @@ def a_job_that_has_just_started_is_asked_before_its_turn() -> None:
 
 
 @suite.test
+def a_job_whose_report_wants_it_is_asked_again_before_its_turn() -> None:
+    with Asked(extra=[*OPEN, "--progress-interval", "1h"]) as w:
+        w.answer(step=1, again_ms=300)
+        w.serves_job()
+        wait("the first three, and more", lambda: w.agent.asked.get("j0", 0) >= 5)
+        step = w.progress()["step"]
+        w.answer(step=2, again_ms=300, state="Stalled", since=1, seen=1, rank=1, cause=1, text="rank 1")
+        wait("Stalled", lambda: w.condition("Stalled").get("reason") == "Stopped")
+        w.answer(step=3, again_ms=300, state="Stalled", since=1, seen=1, rank=1, cause=1, text="rank 1")
+        n = w.agent.asked["j0"]
+        wait("two more", lambda: w.agent.asked["j0"] >= n + 2)
+        expect((step, w.progress()["step"]) == (1, 2), "progress is not written for them", w.progress())
+
+
+@suite.test
 def a_stall_and_a_slow_rank_become_conditions_with_one_event_each() -> None:
     with Asked() as w:
         w.answer(step=1)

@@ -194,6 +194,62 @@ UNIT_TEST(a_job_that_starts_is_asked_soon_then_at_its_place)
     }
 }
 
+/* The job's place is at 14, 29, 44 and so on. */
+UNIT_TEST(a_job_is_asked_again_when_its_report_wants_it)
+{
+    static struct plan_world p;
+    const struct {
+        int64_t again_ms;
+        const char *wanted;
+    } rows[] = {
+        {-1, "14 29 44 "},
+        {6000, "14 20 26 29 35 41 44 "}, /* and at its place all the same */
+        {12000, "14 26 29 41 44 "},
+        {15000, "14 29 44 "},
+        {INT64_MAX, "14 29 44 "},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char got[100] = "";
+        uint64_t at_ns;
+
+        world_open_late(&p, 1005 * S);
+        while ((at_ns = ask_wheel_next_ns(&p.w)) < 1050 * S) {
+            struct ask_turn *t = ask_wheel_take(&p.w, at_ns);
+            uint64_t at_s = (at_ns - 1005 * S) / S;
+            size_t n = strlen(got);
+
+            assert_non_null(t);
+            assert_int_equal(t->is_extra, at_s % 15 != 14);
+            ask_turn_end(t, ASK_OK, EVERY, at_ns);
+            ask_wheel_again(&p.w, t, rows[i].again_ms, at_ns);
+            (void)snprintf(got + n, sizeof(got) - n, "%u ", (unsigned)at_s);
+        }
+        assert_string_equal(got, rows[i].wanted);
+        ask_wheel_remove(&p.w, &p.turn[0]);
+        assert_true(ask_wheel_next_ns(&p.w) == UINT64_MAX);
+        ask_wheel_release(&p.w);
+    }
+}
+
+UNIT_TEST(no_job_is_asked_again_at_once_and_one_that_starts_not_more_often)
+{
+    static struct plan_world p;
+    struct ask_turn *t;
+
+    world_open_late(&p, 1005 * S);
+    t = ask_wheel_take(&p.w, ask_wheel_next_ns(&p.w));
+    ask_turn_end(t, ASK_OK, EVERY, 1020 * S);
+    ask_wheel_again(&p.w, t, 0, 1020 * S);
+    assert_int_equal(ask_wheel_next_ns(&p.w), 1020 * S + ASK_SOON_MIN_NS);
+    ask_wheel_release(&p.w);
+    world_open_late(&p, 1005 * S);
+    ask_wheel_start(&p.w, &p.turn[0], 1005 * S);
+    ask_wheel_again(&p.w, &p.turn[0], 0, 1005 * S);
+    assert_int_equal(p.w.soon.n, 1);
+    ask_wheel_release(&p.w);
+}
+
 UNIT_TEST(many_jobs_that_start_at_once_are_asked_one_after_the_other)
 {
     static struct plan_world p;
@@ -203,10 +259,10 @@ UNIT_TEST(many_jobs_that_start_at_once_are_asked_one_after_the_other)
     for (size_t i = 0; i < JOBS; i++)
         ask_wheel_start(&p.w, &p.turn[i], 1000 * S);
     for (uint64_t ms = 10; ms <= 60000; ms += 10) {
-        firsts_before = p.w.firsts.n;
+        firsts_before = p.w.soon.n;
         n = take_all(&p, 1000 * S + ms * (S / 1000), taken);
         most = n > most ? n : most;
-        assert_true(p.w.firsts.n <= firsts_before);
+        assert_true(p.w.soon.n <= firsts_before);
         for (size_t i = 0; ms == 10000 && i < JOBS; i++)
             assert_true(taken[i] >= 1);
         if (ms % 1000 == 0) {
@@ -219,7 +275,7 @@ UNIT_TEST(many_jobs_that_start_at_once_are_asked_one_after_the_other)
         }
     }
     assert_true(most <= 8);
-    assert_int_equal(p.w.firsts.n, 0);
+    assert_int_equal(p.w.soon.n, 0);
     ask_wheel_release(&p.w);
 }
 
@@ -300,8 +356,14 @@ UNIT_TEST(a_verdict_is_news_at_once_and_equal_reports_never)
     static struct plan_world p;
     const struct live_digest a = {.verdicts = 0, .progress = 1};
     const struct live_digest stalled = {.verdicts = 5, .progress = 1};
+    const struct live_digest moved = {.verdicts = 0, .progress = 2};
 
     world_open(&p, 1, 1000 * S);
+    p.turn[0].is_extra = true;
+    assert_int_equal(ask_news_of(&p.w, &p.turn[0], &a, &stalled, 1), NEWS_VERDICT);
+    assert_int_equal(ask_news_of(&p.w, &p.turn[0], &a, &moved, 1), NEWS_NONE);
+    p.turn[0].is_extra = false;
+    assert_int_equal(ask_news_of(&p.w, &p.turn[0], &a, &moved, 1), NEWS_PROGRESS);
     for (uint32_t turns = 1; turns < 50; turns++) {
         assert_int_equal(ask_news_of(&p.w, &p.turn[0], &a, &stalled, turns),
                          NEWS_VERDICT);
