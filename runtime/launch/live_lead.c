@@ -161,10 +161,11 @@ lead_take_stall(struct live_lead *l, const char *text, size_t n, struct err *err
         return 0; /* a rank 0 that was killed has left its file */
     is_known = lead_knows_stall(l, &r);
     l->record = r;
-    if (is_known)
+    if (is_known && l->job.stall.cause != LIVE_CAUSE_UNKNOWN)
         return 0;
-    lead_put_record(l);
-    lead_start_exam(l);
+    if (!is_known)
+        lead_put_record(l);
+    lead_start_exam(l); /* again, if its host was too busy for the last one */
     return 0;
 }
 
@@ -239,12 +240,13 @@ static void lead_conclude(struct live_lead *l)
 {
     struct live_stall s = l->job.stall;
     const struct stall_record *r = l->record.since_wall_us > 0 ? &l->record : NULL;
+    bool is_again = s.has_stacks;
 
     exam_conclude(&l->exam, r, lead_host_of, l, clock_wall_us(), &s);
     if (l->job.stall.since_wall_us == 0)
         return; /* a reader has asked */
     lead_put_stall(l, &s);
-    if (l->c.is_silent)
+    if (l->c.is_silent || (is_again && s.cause == LIVE_CAUSE_UNKNOWN))
         return;
     log_warn("the job hangs", "cause=%s verdict=\"%s\"", live_cause_name(s.cause),
              s.text);

@@ -268,21 +268,26 @@ UNIT_TEST(a_reader_asks_again_when_a_stall_will_have_been_explained)
     static const struct {
         int64_t stall_ms;
         uint64_t waits_s, stall_s;
+        enum live_cause cause;
         int64_t wanted_ms;
     } rows[] = {
-        {-1, 0, 0, -1},
-        {-1, 10, 0, -1},
-        {60000, 0, 0, 45000}, /* so that it sees one coming */
-        {60000, 20, 0, 40001 + LIVE_VERDICT_MS},
-        {60000, 80, 0, 45000}, /* it is over, or the record is late */
-        {60000, 20, 20, -1},
-        {2000, 0, 0, 1500},
-        {INT64_MAX, 0, 0, INT64_MAX - INT64_MAX / 4}, /* a page may say anything */
+        {-1, 0, 0, LIVE_CAUSE_UNKNOWN, -1},
+        {-1, 10, 0, LIVE_CAUSE_UNKNOWN, -1},
+        {60000, 0, LIVE_CAUSE_UNKNOWN, 0, 45000}, /* so that it sees one coming */
+        {60000, 20, 0, LIVE_CAUSE_UNKNOWN, 40001 + LIVE_VERDICT_MS},
+        {60000, 80, 0, LIVE_CAUSE_UNKNOWN,
+         45000}, /* it is over, or the record is late */
+        {60000, 20, 20, LIVE_CAUSE_LOCK, -1},
+        {60000, 20, 20, LIVE_CAUSE_UNKNOWN, 5000}, /* it will be examined again */
+        {2000, 0, LIVE_CAUSE_UNKNOWN, 0, 1500},
+        {INT64_MAX, 0, 0, LIVE_CAUSE_UNKNOWN,
+         INT64_MAX - INT64_MAX / 4}, /* a page may say anything */
     };
     const uint64_t S_US = 1000000u;
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct live_stall stall = {.since_wall_us = WALL_US, .rank = -1};
+        struct live_stall stall = {
+            .since_wall_us = WALL_US, .rank = -1, .cause = rows[i].cause};
         struct live_rank first = rank_in_world(0, 100), second = rank_in_world(1, 100);
         struct live_report r;
         struct live_job j;

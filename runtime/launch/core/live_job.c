@@ -263,8 +263,10 @@ static int64_t live_job_again_ms(const struct live_job *j, uint64_t wall_us)
     const struct live_rank *first = j->ranks;
     uint64_t verdict_us, stall_ms;
 
-    if (j->n_ranks == 0 || first->stall_ms < 0 || j->stall.since_wall_us > 0)
+    if (j->n_ranks == 0 || first->stall_ms < 0)
         return -1;
+    if (j->stall.since_wall_us > 0) /* an unknown one is examined again */
+        return j->stall.cause == LIVE_CAUSE_UNKNOWN ? LIVE_EVERY_S * 1000 : -1;
     stall_ms = (uint64_t)first->stall_ms;
     verdict_us = first->waits_us + (stall_ms + LIVE_VERDICT_MS) * US_IN_MS;
     if (first->waits_us > 0 && verdict_us > wall_us)
