@@ -27,7 +27,7 @@
 /* An agreement that found nothing in common is repeated after a little while. */
 static const uint64_t OFFER_WAIT_MIN_NS = 20000, OFFER_WAIT_MAX_NS = NS_PER_MS;
 /* A rank that waits longer in an agreement goes back to negotiation, where rank 0 can
- * report the missing ranks. */
+ * report the missing ranks. Only there does the stall time begin. */
 static const uint64_t PLAN_WAIT_LIMIT_NS = 2 * NS_PER_S;
 /* While a plan lasts messages are rare, and reading them is a system call, which costs as
  * much as an agreement. */
@@ -154,7 +154,7 @@ static uint64_t step_wait_limit_ns(const struct step *s)
 {
     uint64_t stall_ns = talk_stall_ns(s->talk);
 
-    return stall_ns > 0 ? earlier_ns(stall_ns / 2, PLAN_WAIT_LIMIT_NS)
+    return stall_ns > 0 ? earlier_ns(stall_ns / 8, PLAN_WAIT_LIMIT_NS)
                         : PLAN_WAIT_LIMIT_NS;
 }
 
