@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank without Python: c_rank loop|lock RANK FOLDER. That rank hangs in a function of
- * this name, after it has created the file FOLDER/hangs. */
+ * this name, after it has created the file FOLDER/hangs.0. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ int main(int argc, char **argv)
         return 2;
     sum();
     if (hvd_rank() == atoi(argv[2])) {
-        (void)snprintf(path, sizeof(path), "%s/hangs", argv[3]);
+        (void)snprintf(path, sizeof(path), "%s/hangs.0", argv[3]);
         f = fopen(path, "w");
         if (!f || fclose(f) != 0)
             return 3;
