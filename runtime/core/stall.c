@@ -273,8 +273,10 @@ bool stall_describe(const struct stall *s,
     struct stall_search w = stall_search_from(s, now_ns);
     struct stall_record r = {0};
 
-    if (s->warn_ns > 0 && now_ns >= s->warn_ns)
-        negotiate_walk(n, stall_find_best, &w);
+    if (!stall_lasts(s, n, now_ns))
+        return false;
+    w.before_ns += s->warn_ns / 2; /* ranks that went astray may have come first */
+    negotiate_walk(n, stall_find_best, &w);
     if (!w.has_best)
         return false;
     r.size = negotiate_n_ranks(n);

@@ -39,8 +39,8 @@ enum stall_act stall_step(struct stall *s,
 /* Is a tensor as old as warn_ns? */
 bool stall_lasts(const struct stall *s, const struct negotiate *n, uint64_t now_ns);
 
-/* The stall as a record for the launcher. Of the tensors that are as old as warn_ns it
- * names the one that the fewest ranks have not submitted, since these are more likely
+/* The stall as a record for the launcher, when a tensor is as old as warn_ns. Of those that
+ * are half as old it names the one that the fewest ranks have not submitted, since these are more likely
  * the cause than the majority; of equal ones the oldest. False: there is none. Sets
  * tensor, op, missing ranks, deadlock, and the age of the tensor. */
 bool stall_describe(const struct stall *s,

@@ -66,8 +66,9 @@ UNIT_TEST(the_record_names_the_tensor_and_where_the_missing_ranks_wait)
         {"0:a 2:a 1:b", 70, "a missing 1 in b; age 69; deadlock"},
         /* the majority is not the cause, even if it came later */
         {"1:b 0:a 2:a", 70, "a missing 1 in b; age 68; deadlock"},
-        /* but only if it is old, too */
-        {"1:b 0:a 2:a", 61, "b missing 0 in a, 2 in a; age 60"},
+        /* or is not as old, but half as old */
+        {"1:b 0:a 2:a", 61, "a missing 1 in b; age 59; deadlock"},
+        {"1:b 0:a 2:a", 60, ""},
         /* rank 1 waits first in b, then in c */
         {"0:a 2:a 1:b 1:c", 80, "a missing 1 in b; age 79; deadlock"},
         /* a transfer that waits longest is not named before a tensor */
