@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [--keep] [--mpi] [TEST...]: the end-to-end tests, in TAP, on a cluster of their own that is
-# taken down afterwards (--keep leaves it for a look around, at RM_RUN); --mpi: those of MPIJobs.
+# run.sh [--keep] [--mpi|--hang] [TEST...]: the end-to-end tests, in TAP, on a cluster of their own that is
+# taken down afterwards (--keep leaves it for a look around, at RM_RUN); --mpi: those of MPIJobs; --hang: those
+# of ranks that hang.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 keep=0 tests=e2e
 [ "${1:-}" != --keep ] || { keep=1; shift; }
-[ "${1:-}" != --mpi ] || { tests=mpi; shift; }
+case ${1:-} in --mpi | --hang) tests=${1#--}; shift ;; esac
 export RM_RUN=${RM_RUN:-/tmp/ringmaster-e2e}
 export BUILD=${BUILD:-build}
 leave() {
@@ -18,7 +19,9 @@ leave() {
 }
 trap leave EXIT
 "$root/tests/demo/bring-up.sh"
-if [ $tests = mpi ]; then
+if [ "$tests" = hang ]; then
+    make -C "$root" --no-print-directory -s "$BUILD/plain/bin/hang-loop.so" >&2
+elif [ "$tests" = mpi ]; then
     mapfile -t images < <("$root/tests/cluster/images/mpi.sh")
     "$root/tests/cluster/load" "${images[@]}"
     "$RM_RUN/bin/kubectl" --kubeconfig "$RM_RUN/admin.kubeconfig" apply -k "$root/manifests/crd/mpijob" >&2

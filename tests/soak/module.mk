@@ -21,6 +21,9 @@ soak: ## random operations on 4 ranks for 10 minutes, over shared memory and TCP
 .PHONY: soak-slurm
 soak-slurm: found-ranks $(O)/lib/spank_hvd.so ## 200 steps of Slurm in a row and 16 at once leave nothing behind (root; 3 min)
 	tests/slurm/steps.sh 200 16
+.PHONY: soak-hang
+soak-hang: ## each cause of a hang 20 times in real training on the test cluster (root; 12 min)
+	HANG_RUNS=20 tests/e2e/run.sh --hang
 .PHONY: soak-straggle
 soak-straggle: $(addprefix $(O)/bin/,horovodrun launch-pace launch-straggle-watch) ## an hour of equal ranks, none of which may be named (SOAK_STRAGGLE_SECONDS)
 	BIN=$(abspath $(O)/bin) tests/launch/straggle_test.py --soak $(SOAK_STRAGGLE_SECONDS)
