@@ -145,7 +145,6 @@ static int local_ranks_build_environment(const struct local_ranks *l,
                                          struct environment *env,
                                          struct err *err)
 {
-    environment_init(env);
     environment_inherit(env, l->c.env);
     environment_runtime(env, l->c.dir);
     environment_default(env, "PYTHONUNBUFFERED", "1");
@@ -164,6 +163,7 @@ static int local_ranks_build_environment(const struct local_ranks *l,
 static int local_ranks_start_rank(struct local_ranks *l, uint32_t i, struct err *err)
 {
     CLEANUP(environment_release) struct environment env;
+    environment_init(&env);
     int rc = local_ranks_build_environment(l, i, &env, err);
     if (rc < 0)
         return rc;

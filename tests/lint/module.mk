@@ -13,7 +13,7 @@ $(BUILD)/lint/%.tidy: %.c .clang-tidy tests/lint/tidy.sh
 .PHONY: lint lint-tidy lint-pure lint-ratchet lint-selftest
 lint-tidy: $(LINT_TIDY)
 lint-pure: $(patsubst %.c,$(O)/%.o,$(LINT_PURE))
-lint: ## run all checks of tests/lint (layout, layers, circles, purity, sizes, symbols, names, tidy, shell, Python, docs, prose)
+lint: ## run all checks of tests/lint (layout, layers, circles, purity, sizes, symbols, names, tidy, cleanup, shell, Python, docs, prose)
 	@tests/setup/deb.sh lint
 	@$(MAKE) --no-print-directory -s lint-pure
 	@for kind in tidy format shell; do if [ -d "$(CACHE)/$$kind" ]; then find "$(CACHE)/$$kind" -type f -mtime +30 -delete; fi; done

@@ -6,7 +6,7 @@ set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 checks=("$@")
 if [ -n "${RM_ONLY:-}" ]; then checks=("$RM_ONLY"); fi # tests/run.py repeats what failed
-[ ${#checks[@]} -gt 0 ] || checks=(layers circles pure sizes symbols format tidied cppcheck shell python docs words names prose)
+[ ${#checks[@]} -gt 0 ] || checks=(layers circles pure sizes symbols format tidied cppcheck cleanup shell python docs words names prose)
 passed=0 failed=0 skipped=0 n=0 bad=
 echo "1..${#checks[@]}"
 for c in "${checks[@]}"; do

@@ -68,7 +68,7 @@ expect() { # CHECK NAME WORD: the check fails and its findings have the word; th
 }
 
 clean
-for c in layers circles pure sizes symbols format tidied cppcheck shell python docs words names prose; do
+for c in layers circles pure sizes symbols format tidied cppcheck cleanup shell python docs words names prose; do
     expect_nothing $c 'a clean tree passes'
 done
 
@@ -140,6 +140,23 @@ expect tidied 'finding of clang-tidy' 'bugprone-x'
 
 c_file runtime/core/oob.c 'int f(void);' 'int f(void)' '{' '    int a[2] = {0, 0};' '    return a[2];' '}'
 expect cppcheck 'array index out of bounds' 'runtime/core/oob.c:6'
+
+held() { # STATEMENT...: a function with these
+    c_file runtime/core/held.c 'int core_held(int x)' '{' "${@/#/    }" '    return x;' '}'
+}
+early='if (x) return x;'
+held 'CLEANUP(buf_release) struct buf b = {0}, c = {.max = 1};' 'AUTOFREE char *p = NULL, *q = core_p(x, 1);' "$early" \
+    'CLEANUP(buf_release) struct buf d, e;' 'CLEANUP(fd_close)' 'int fd;' 'int n = 1; /* no branch */' \
+    'buf_init(&d, 9);' 'buf_init_secret(&e, 9);' 'fd = -1;' "$early"
+expect_nothing cleanup 'variables with a value before the first branch are fine'
+held 'CLEANUP(buf_release) struct buf b;' "$early" 'buf_init(&b, 9);'
+expect cleanup 'a return before the variable has a value' 'held.c:4: b is released'
+held 'AUTOFREE char *p = NULL, *q;' "$early" 'q = core_p(x);'
+expect cleanup 'the second of two' 'held.c:4: q is released'
+held 'CLEANUP(fd_close)' 'int fds[2];' 'if (fd_open(&fds)) return x;'
+expect cleanup 'a call that may fail' 'held.c:4: fds is released'
+held '__attribute__((cleanup(buf_release))) struct buf b;' 'core_read(&b);'
+expect cleanup 'a call that may not write' 'held.c:4: b is released'
 
 printf '%s\n' '#!/bin/sh' '# SPDX-License-Identifier: Apache-2.0' 'rm -rf $1' | put tests/tool
 expect shell 'unquoted variable in a script without suffix' 'tests/tool:3'
