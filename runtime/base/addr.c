@@ -66,7 +66,7 @@ int addr_of_iface(const char *name, char *ret, size_t size, struct err *err)
                 continue;
             if (strcmp(i->ifa_name, name) == 0)
                 rc = text_of(i->ifa_addr, ret, size);
-            else
+            else if (!strstr(strbuf_str(&seen), i->ifa_name))
                 strbuf_printf(&seen, "%s%s", seen.n ? ", " : "", i->ifa_name);
         }
         if (family == AF_INET6)
