@@ -9,11 +9,11 @@
 
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
+#include "runtime/launch/core/memlock.h"
 #include "runtime/launch/core/step_line.h"
 
-#define MIB               (1024u * 1024u)
-#define MEMLOCK_MIN_BYTES (64ull * MIB) /* registered buffers of RDMA are locked */
-#define SHM_MIN_BYTES     (64ull * MIB) /* ranks of a node exchange data there */
+#define MIB           (1024u * 1024u)
+#define SHM_MIN_BYTES (64ull * MIB) /* ranks of a node exchange data there */
 
 static const struct {
     const char *name;
@@ -147,6 +147,7 @@ unsigned node_facts_judge(const struct node_facts *f,
                           struct strbuf *out)
 {
     struct judgement j = {.f = f, .out = out};
+    struct err err = ERR_INIT;
 
     if (f->state) {
         judge_add(&j, "%s (%s)", f->state, f->slurm);
@@ -161,12 +162,8 @@ unsigned node_facts_judge(const struct node_facts *f,
                   *f->ifaces ? f->ifaces : "this node");
     if (strcmp(f->run, FACTS_OK) != 0)
         judge_add(&j, "%s", f->run);
-    if (f->rdma > 0 && f->memlock_bytes < MEMLOCK_MIN_BYTES)
-        judge_add(&j,
-                  "the limit of locked memory is %llu KiB, too low for its RDMA "
-                  "devices: slurmd needs LimitMEMLOCK=infinity, and slurm.conf "
-                  "PropagateResourceLimitsExcept=MEMLOCK",
-                  (unsigned long long)f->memlock_bytes / 1024);
+    if (memlock_check(f->rdma, f->memlock_bytes, &err))
+        judge_add(&j, "%s", err.text);
     if (f->shm_bytes < SHM_MIN_BYTES)
         judge_add(&j, "/dev/shm has %llu MiB, less than %llu",
                   (unsigned long long)f->shm_bytes / MIB, SHM_MIN_BYTES / MIB);
