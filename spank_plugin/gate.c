@@ -33,7 +33,7 @@
 struct gate {
     struct rdv_server *server;
     struct rdv_client *self;
-    gate_report_fn report;
+    sentence_fn report;
     uint32_t size;
     pthread_t thread;
 };
@@ -50,29 +50,6 @@ static void gate_name(const char *job_id, char ret[JOB_ID_MAX])
 
 /* --- srun --- */
 
-static bool is_reported(uint8_t *const *blobs, const uint32_t *sizes, uint32_t i)
-{
-    for (uint32_t k = 0; k < i; k++)
-        if (sizes[k] == sizes[i] && memcmp(blobs[k], blobs[i], sizes[i]) == 0)
-            return true;
-    return false;
-}
-
-static void
-report_failures(const struct gate *g, uint8_t *const *blobs, const uint32_t *sizes)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < g->size && n < GATE_MAX_SENTENCES; i++) {
-        char sentence[1024];
-        if (sizes[i] == 0 || is_reported(blobs, sizes, i))
-            continue;
-        (void)snprintf(sentence, sizeof(sentence), "%.*s", (int)sizes[i],
-                       (const char *)blobs[i]);
-        g->report(sentence);
-        n++;
-    }
-}
-
 static void *gate_main(void *arg)
 {
     struct gate *g = arg;
@@ -80,7 +57,7 @@ static void *gate_main(void *arg)
     uint32_t *sizes = NULL;
     /* an error means that the step ended first: srun prints why */
     if (rdv_client_exchange(g->self, NULL, 0, UINT64_MAX, &blobs, &sizes, NULL) == 0)
-        report_failures(g, blobs, sizes);
+        sentences_print(blobs, sizes, g->size, g->report);
     mem_free(blobs);
     return NULL;
 }
@@ -95,7 +72,7 @@ int gate_open(int *listen_fd,
               const struct ticket *t,
               const char *job_id,
               uint32_t n_tasks,
-              gate_report_fn report,
+              sentence_fn report,
               struct gate **ret,
               struct err *err)
 {

@@ -9,21 +9,20 @@
 #include <stdint.h>
 
 #include "runtime/contract/contract.h"
+#include "spank_plugin/sentences.h"
 #include "spank_plugin/ticket.h"
 
 /* --- srun --- */
 struct gate;
-typedef void (*gate_report_fn)(const char *sentence);
 
 /* Serves the gate for n_tasks tasks on *listen_fd, the port of the ticket; -1 is left
- * there once the gate owns it. report is called once for each different sentence, at most
- * GATE_MAX_SENTENCES times, from a thread of the gate, before gate_close returns. */
-#define GATE_MAX_SENTENCES 8
+ * there once the gate owns it. report is called as sentences.h says, from a thread of the
+ * gate, before gate_close returns. */
 int gate_open(int *listen_fd,
               const struct ticket *t,
               const char *job_id,
               uint32_t n_tasks,
-              gate_report_fn report,
+              sentence_fn report,
               struct gate **ret,
               struct err *err);
 /* Refuses tasks that still wait; joins the threads, bounded. Accepts NULL. */

@@ -137,8 +137,9 @@ int node_side_make_dir(struct node_side *n,
     if (rc)
         return rc;
     remove_dir(base_fd, n->name); /* a crash left it, and the id has come again */
-    if (mkdirat(base_fd, n->name, 0700) != 0)
-        return err_errno(err, errno, "cannot make %s", path);
+    if (mkdirat(base_fd, n->name, 0700) != 0) /* the same sentence on all nodes */
+        return err_errno(err, errno,
+                         "cannot make a folder in %s (plugstack.conf: run_dir)", base);
     n->base_fd = base_fd;
     base_fd = -1;
     CLEANUP(fd_close) int dir_fd = open_dir_at(n->base_fd, n->name);

@@ -56,7 +56,7 @@ for how in optional required; do
     node2_stays_closed "$how: no line for the plugin on any node" '# empty' "$not_run"
     node_restore node1 "$RUN/etc/plugstack.conf"
     echo "$how $so run_dir=/proc/no" >"$RUN/etc/plugstack.conf"
-    stays_closed "$how: a bad run_dir on every node" 'hvd: node1: cannot make /proc/no' 'hvd: node2: cannot make /proc/no'
+    stays_closed "$how: a bad run_dir on every node" 'hvd: node1, node2: cannot make /proc/no'
     echo "$how $good colour=red" >"$RUN/etc/plugstack.conf"
     stays_closed "$how: a bad key where srun runs" '"colour=red" is not an argument'
     echo "$how $good" >"$RUN/etc/plugstack.conf"

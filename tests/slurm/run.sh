@@ -127,7 +127,7 @@ plugstack "${conf[0]}" dir=/no/such/dir
 out=$(srun --hvd -N2 -n4 --ntasks-per-node=2 echo ran 2>&1)
 rc=$?
 has 'a missing runtime directory is named' "$out" 'dir=/no/such/dir' 'No such file'
-is 'and said once a node, no task runs, srun fails' '2 0 1' \
+is 'and said once, no task runs, srun fails' '1 0 1' \
     "$(grep -c 'dir=/no/such/dir' <<<"$out") $(grep -c '^ran' <<<"$out") $([ $rc -ne 0 ] && echo 1)"
 plugstack "${conf[@]}"
 out=$(ctl env SLURM_HVD_STEP=MUNGE:forged: srun -Q --hvd -n1 bash -c 'echo ran $HOROVOD_RANK' 2>&1)
