@@ -3,13 +3,16 @@
  * `required` it ends the tasks of that node only, after the tasks of other nodes have
  * started.
  *
- *   task 0 .. n-1  task_init  --sentence or nothing-->  rendezvous server in srun
+ *   task 0 .. n-1  task_init  --address or nothing--->  rendezvous server in srun
  *   srun, rank n   a thread   --nothing-------------->  (job "<job>/gate", size n + 1)
  *                             <--all blobs------------
+ *   all                       --sentence or nothing-->
+ *                             <--all blobs------------
  *
- * Every member receives all blobs and decides alike: run only if all are empty. srun is
- * a member to print the sentences, once each: its line does not depend on a task that
- * Slurm may kill first (KillOnBadExit).
+ * Between the rounds the first task of each node connects to a few other nodes
+ * (reach.c). Every member receives all blobs and decides alike: run only if all are
+ * empty. srun is a member to print the sentences, once each: its line does not depend on
+ * a task that Slurm may kill first (KillOnBadExit).
  *
  * A node that cannot report (no token, no plugin, no slurmd) ends its tasks with an
  * error, so Slurm kills the tasks that wait here; they still run no user code. Where
@@ -26,6 +29,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/thread.h"
 #include "runtime/rendezvous/rendezvous.h"
+#include "spank_plugin/reach.h"
 
 #define CONNECT_MS 60000u /* srun listens before it starts the step */
 #define WAIT_MS    120000u
@@ -56,7 +60,13 @@ static void *gate_main(void *arg)
     uint8_t **blobs = NULL;
     uint32_t *sizes = NULL;
     /* an error means that the step ended first: srun prints why */
-    if (rdv_client_exchange(g->self, NULL, 0, UINT64_MAX, &blobs, &sizes, NULL) == 0)
+    int rc = rdv_client_exchange(g->self, NULL, 0, UINT64_MAX, &blobs, &sizes, NULL);
+    if (rc)
+        return NULL;
+    mem_free(blobs); /* addresses, of which srun needs none */
+    blobs = NULL;
+    rc = rdv_client_exchange(g->self, NULL, 0, UINT64_MAX, &blobs, &sizes, NULL);
+    if (!rc)
         sentences_print(blobs, sizes, g->size, g->report);
     mem_free(blobs);
     return NULL;
@@ -114,6 +124,49 @@ void gate_close(struct gate *g)
 
 /* --- a task --- */
 
+static int gate_exchange(struct rdv_client *client,
+                         const char *text,
+                         uint64_t wait_ms,
+                         uint8_t ***ret_blobs,
+                         uint32_t **ret_sizes,
+                         struct err *err)
+{
+    uint32_t n = text ? (uint32_t)strlen(text) : 0;
+    return rdv_client_exchange(client, text, n, after_ms(wait_ms), ret_blobs, ret_sizes,
+                               err);
+}
+
+static int gate_meet(struct rdv_client *client,
+                     const struct contract *c,
+                     const char *sentence,
+                     uint64_t wait_ms,
+                     bool *ret_is_open,
+                     struct err *err)
+{
+    const uint32_t size = c->place.size + 1;
+    CLEANUP(reach_close) struct reach reach = REACH_INIT; /* until all have met again */
+    char hello[REACH_HELLO_MAX] = "";
+    struct err unreached = ERR_INIT;
+    uint8_t **blobs = NULL;
+    uint32_t *sizes = NULL;
+    if (!sentence)
+        reach_open(&reach, c, rdv_client_local_addr(client), hello);
+    int rc = gate_exchange(client, hello, wait_ms, &blobs, &sizes, err);
+    if (rc)
+        return rc;
+    if (reach_check(&reach, blobs, sizes, size, &unreached))
+        sentence = unreached.text;
+    mem_free(blobs);
+    rc = gate_exchange(client, sentence, wait_ms, &blobs, &sizes, err);
+    if (rc)
+        return rc;
+    *ret_is_open = true;
+    for (uint32_t i = 0; i < size; i++)
+        *ret_is_open = *ret_is_open && sizes[i] == 0;
+    mem_free(blobs);
+    return 0;
+}
+
 int gate_pass(const struct ticket *t,
               const struct contract *c,
               const char *sentence,
@@ -130,20 +183,9 @@ int gate_pass(const struct ticket *t,
                                 after_ms(CONNECT_MS), &client, err);
     if (rc)
         return rc;
-    uint8_t **blobs = NULL;
-    uint32_t *sizes = NULL;
-    rc =
-        rdv_client_exchange(client, sentence, sentence ? (uint32_t)strlen(sentence) : 0,
-                            after_ms(wait_ms ? wait_ms : WAIT_MS), &blobs, &sizes, err);
+    rc = gate_meet(client, c, sentence, wait_ms ? wait_ms : WAIT_MS, ret_is_open, err);
     rdv_client_close(client);
-    if (rc) {
+    if (rc)
         (void)err_prefix(err, "the tasks of the step did not all start"); /* rc */
-        return rc;
-    }
-    bool is_open = true;
-    for (uint32_t i = 0; i < size; i++)
-        is_open = is_open && sizes[i] == 0;
-    mem_free(blobs);
-    *ret_is_open = is_open;
-    return 0;
+    return rc;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gate of a step: no task runs the user's program until every task of every node is
- * set up. All tasks and srun meet in one round of a rendezvous of their own. The blob
- * of a task is empty, or the sentence that says why its node is not set up. */
+ * set up. All tasks and srun meet in two rounds of a rendezvous of their own. In the
+ * first one the nodes exchange their addresses (reach.h). In the second one the blob of a
+ * task is empty, or the sentence that says why its node is not set up. */
 #ifndef SPANK_PLUGIN_GATE_H
 #define SPANK_PLUGIN_GATE_H
 
@@ -29,8 +30,8 @@ int gate_open(int *listen_fd,
 void gate_close(struct gate *g);
 
 /* --- a task --- */
-/* Waits until all tasks have come; wait_ms 0: 2 minutes. sentence: NULL when this task
- * is set up.
+/* Waits until all tasks have come, wait_ms in each round; 0: 2 minutes. sentence: NULL
+ * when this task is set up.
  * *ret_is_open: all tasks are; otherwise srun prints the sentences. An error: the tasks
  * did not meet, and nobody else reports that. */
 int gate_pass(const struct ticket *t,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* "hvd-step/3 port=40123 gate=40124 token=<64 hex digits>". Written by srun.c, read by node.c.
+/* "hvd-step/4 port=40123 gate=40124 token=<64 hex digits>". Written by srun.c, read by node.c.
  * It has a version because login nodes and compute nodes are upgraded at different
  * times. */
 #include "spank_plugin/ticket.h"

@@ -17,7 +17,7 @@
 #define TICKET_MAX_BYTES 128
 /* Changes whenever srun and a node of another version could not start a step together:
  * the ticket, the guard and the gate. */
-#define TICKET_VERSION   "hvd-step/3"
+#define TICKET_VERSION   "hvd-step/4"
 /* In addition, when tasks are placed by SLURM_HOSTFILE: the node of rank 0, not
  * secret. */
 #define FIRST_HOST_ENV   "SLURM_HVD_FIRST_HOST"

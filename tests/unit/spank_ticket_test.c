@@ -47,18 +47,18 @@ UNIT_TEST(every_cut_or_lengthened_ticket_is_refused)
 UNIT_TEST(another_spelling_is_refused)
 {
 #define HEX "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-    static const char good[] = "hvd-step/3 port=40123 gate=40124 token=" HEX;
+    static const char good[] = "hvd-step/4 port=40123 gate=40124 token=" HEX;
     static const struct {
         const char *text;
         size_t n;
     } rows[] = {
 #define ROW(text) {text, sizeof(text) - 1}
-        ROW("hvd-step/3 port=40123 gate=40124token=" HEX),
-        ROW("hvd-step/3 port=40123 gate=40124  token=" HEX),
-        ROW("hvd-step/3 port=40123 gate=40124\ntoken=" HEX),
-        ROW("hvd-step/3 port=040123 gate=40124 token=" HEX),
-        ROW("hvd-step/3 port=40123 gate=40124 token=" HEX "\0x"),
-        ROW("hvd-step/3 port=40123 gate=40124 token=" HEX "\n"),
+        ROW("hvd-step/4 port=40123 gate=40124token=" HEX),
+        ROW("hvd-step/4 port=40123 gate=40124  token=" HEX),
+        ROW("hvd-step/4 port=40123 gate=40124\ntoken=" HEX),
+        ROW("hvd-step/4 port=040123 gate=40124 token=" HEX),
+        ROW("hvd-step/4 port=40123 gate=40124 token=" HEX "\0x"),
+        ROW("hvd-step/4 port=40123 gate=40124 token=" HEX "\n"),
 #undef ROW
     };
     struct ticket back;
