@@ -21,6 +21,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -129,6 +130,9 @@ int node_side_make_dir(struct node_side *n,
 {
     char path[sizeof(n->token_file) - sizeof(token_name)];
     CLEANUP(fd_close) int base_fd = -1;
+    void *shared = mmap(NULL, sizeof(*n->has_refused), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    n->has_refused = shared == MAP_FAILED ? NULL : shared;
     n->uid = step->uid;
     (void)snprintf(n->name, sizeof(n->name), "%u.%u.%u.%ld", step->job_id,
                    step->step_id, step->node_id, (long)getpid());
@@ -198,8 +202,22 @@ int node_side_fill(struct node_side *n, struct spank_handle *sp, struct err *err
     return rc;
 }
 
+void node_side_refuse(struct node_side *n)
+{
+    if (n->has_refused)
+        *n->has_refused = true;
+}
+
+bool node_side_has_refused(const struct node_side *n)
+{
+    return n->has_refused && *n->has_refused;
+}
+
 void node_side_release(struct node_side *n)
 {
+    if (n->has_refused)
+        (void)munmap(n->has_refused, sizeof(*n->has_refused));
+    n->has_refused = NULL;
     token_wipe(&n->ticket.token);
     fd_close(&n->token_fd);
     fd_close(&n->hosts_fd);

@@ -4,6 +4,7 @@
 #ifndef SPANK_PLUGIN_NODE_H
 #define SPANK_PLUGIN_NODE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "runtime/base/err.h"
@@ -20,6 +21,7 @@ struct node_side {
     char token_file[CONTRACT_PATH_MAX], hostfile[CONTRACT_PATH_MAX];
     struct ticket ticket; /* of tasks too, which are forked copies of slurmstepd */
     bool has_ticket;
+    bool *has_refused; /* shared with the tasks; NULL: unknown */
 };
 #define NODE_SIDE_INIT                                                                 \
     {                                                                                  \
@@ -39,6 +41,9 @@ int node_side_open_ticket(struct node_side *n,
                           struct err *err);
 /* user_init: writes token and hostfile, together less than 1 MiB. */
 int node_side_fill(struct node_side *n, struct spank_handle *sp, struct err *err);
+/* A task ends before its program: its exit code is not the program's. */
+void node_side_refuse(struct node_side *n);
+bool node_side_has_refused(const struct node_side *n);
 /* exit, as root: removes the two files and the directory, by three system calls, and
  * the folder with the ranks' pages (pages.h). Accepts any state. */
 void node_side_release(struct node_side *n);

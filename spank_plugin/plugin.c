@@ -41,6 +41,7 @@ SPANK_PLUGIN(hvd, 1)
 #include "runtime/base/mem.h"
 #include "spank_plugin/node.h"
 #include "spank_plugin/options.h"
+#include "spank_plugin/runtime_dir.h"
 #include "spank_plugin/site.h"
 #include "spank_plugin/slurm_io.h"
 #include "spank_plugin/srun.h"
@@ -279,17 +280,19 @@ int slurm_spank_task_init(spank_t sp, int argc, char *argv[])
         return 0;
     if (err.text[0])
         slurm_io_error("%s", err.text);
+    node_side_refuse(&plugin.node);
     slurm_io_end_task();
 }
 
-/* Once on a node: where Python's "No module named 'horovod'" comes from. Not on a node
- * with an error: there no program has run. */
+/* Once on a node, after a program has run: where Python's "No module named 'horovod'"
+ * comes from. */
 int slurm_spank_task_exit(spank_t sp, int argc, char *argv[])
 {
     (void)argc;
     (void)argv;
-    if (!plugin.opt.is_on || plugin.node_err.code || plugin.has_reported
-        || !slurm_io_has_failed(sp) || !task_lacks_runtime(&plugin.cfg))
+    if (!plugin.opt.is_on || plugin.has_reported || plugin.node_err.code
+        || node_side_has_refused(&plugin.node) || !slurm_io_has_failed(sp)
+        || !runtime_dir_is_absent(&plugin.cfg))
         return 0;
     plugin.has_reported = true;
     slurm_io_error("there is no runtime in %s/python (plugstack.conf: dir), so the "

@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/base/fd.h"
@@ -28,6 +27,7 @@
 #include "spank_plugin/gate.h"
 #include "spank_plugin/guard.h"
 #include "spank_plugin/layout.h"
+#include "spank_plugin/program.h"
 #include "spank_plugin/seal.h"
 #include "spank_plugin/slurm_io.h"
 
@@ -93,36 +93,13 @@ static int announce_first_host(struct err *err)
     return 0;
 }
 
-static bool is_program(const char *dir, size_t n, const char *name)
-{
-    char path[PATH_MAX];
-    struct stat st;
-    int len = snprintf(path, sizeof(path), "%.*s%s%s", (int)n, dir, n ? "/" : "", name);
-    return len > 0 && (size_t)len < sizeof(path) && stat(path, &st) == 0
-           && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
-}
-
-/* As a path, and in PATH. */
-static bool is_command(const char *word)
-{
-    const char *dirs = getenv("PATH");
-    if (is_program("", 0, word))
-        return true;
-    for (size_t n; dirs && !strchr(word, '/'); dirs = dirs[n] ? dirs + n + 1 : NULL) {
-        n = strcspn(dirs, ":");
-        if (is_program(dirs, n, word))
-            return true;
-    }
-    return false;
-}
-
 int srun_side_check_command(struct err *err)
 {
-    char word[KEY_NAME_MAX * 4], name[KEY_NAME_MAX];
+    char word[KEY_NAME_MAX * 4], name[KEY_NAME_MAX], path[PATH_MAX];
     struct step_key k;
     slurm_io_next_word(word, sizeof(word));
     (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(word, "=,"), word);
-    if (!step_key_find(name, &k) || is_command(word))
+    if (!step_key_find(name, &k) || program_find(word, getenv("PATH"), path))
         return 0;
     return err_set(err, -EINVAL,
                    "--hvd %s: there is no command \"%s\"; did you mean --hvd=%s? The "

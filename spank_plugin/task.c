@@ -7,9 +7,10 @@
  *                          the contract, and with the runtime's folders before the
  *                          user's in PATH and PYTHONPATH
  *   4. its program         the guard is taken from its name
- *   5. the gate            waits until the tasks of all nodes have come this far
+ *   5. its node            the first task of a node checks it (first_task.c)
+ *   6. the gate            waits until the tasks of all nodes have come this far
  *
- * The node's error, or that of 1 to 4, is passed to the gate, and srun prints it. A
+ * The node's error, or that of 1 to 5, is passed to the gate, and srun prints it. A
  * task that cannot reach the gate prints its error itself. Earlier callbacks cannot:
  * Slurm 22.05 suppresses their output. */
 #include "spank_plugin/task.h"
@@ -23,11 +24,13 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/strbuf.h"
 #include "runtime/contract/port.h"
+#include "spank_plugin/first_task.h"
 #include "spank_plugin/gate.h"
 #include "spank_plugin/guard.h"
 #include "spank_plugin/layout.h"
 #include "spank_plugin/output.h"
 #include "spank_plugin/pages.h"
+#include "spank_plugin/runtime_dir.h"
 #include "spank_plugin/ticket.h"
 
 #define MAX_PATH_BYTES (1u << 20)
@@ -79,28 +82,14 @@ static int prepend_path(struct spank_handle *sp,
     return slurm_io_setenv(sp, name, strbuf_str(&b), err);
 }
 
-static void runtime_put_folder(const struct plugin_config *cfg, char *ret, size_t size)
-{
-    (void)snprintf(ret, size, "%s/python", cfg->dir); /* fits: size is dir's and more */
-}
-
-bool task_lacks_runtime(const struct plugin_config *cfg)
-{
-    char python[sizeof(cfg->dir) + 16];
-    runtime_put_folder(cfg, python, sizeof(python));
-    return !cfg->dir_required && access(python, R_OK | X_OK) != 0;
-}
-
 static int
 add_runtime(struct spank_handle *sp, const struct plugin_config *cfg, struct err *err)
 {
-    char python[sizeof(cfg->dir) + 16];
-    if (task_lacks_runtime(cfg))
-        return 0; /* the user provides the package */
-    runtime_put_folder(cfg, python, sizeof(python));
-    if (access(python, R_OK | X_OK) != 0)
-        return err_errno(err, errno, "plugstack.conf: dir=%s: %s", cfg->dir, python);
-    int rc = prepend_path(sp, "PYTHONPATH", cfg->dir, "python", err);
+    if (runtime_dir_is_absent(cfg))
+        return 0;
+    int rc = runtime_dir_check(cfg, err);
+    if (!rc)
+        rc = prepend_path(sp, "PYTHONPATH", cfg->dir, "python", err);
     return rc ? rc : prepend_path(sp, "PATH", cfg->dir, "bin", err);
 }
 
@@ -212,7 +201,7 @@ static void add_node_name(struct spank_handle *sp, struct err *err)
         (void)err_prefix(err, "%s", node); /* the code stays */
 }
 
-/* Steps 1 to 4; err: their error, or that of the node. False: the task has no place. */
+/* Steps 1 to 5; err: their error, or that of the node. False: the task has no place. */
 static bool task_prepare(struct spank_handle *sp,
                          const struct node_side *node,
                          const struct plugin_config *cfg,
@@ -232,10 +221,12 @@ static bool task_prepare(struct spank_handle *sp,
     char **argv = slurm_io_argv(sp, &argc);
     if (!err->code && argv)
         (void)guard_take(argv[0], err);
+    if (!err->code && ret->place.local_rank == 0)
+        (void)first_task_check(sp, cfg, ret, err);
     return has_place;
 }
 
-/* Step 5, with the error of this task or none. */
+/* Step 6, with the error of this task or none. */
 static int task_pass_gate(struct spank_handle *sp,
                           const struct node_side *node,
                           const struct contract *c,

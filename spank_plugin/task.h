@@ -15,7 +15,5 @@ int task_start(struct spank_handle *sp,
                const struct plugin_config *cfg,
                const struct step_options *opt,
                struct err *err);
-/* True if plugstack.conf names no runtime and there is none at the default place. */
-bool task_lacks_runtime(const struct plugin_config *cfg);
 
 #endif

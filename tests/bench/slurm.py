@@ -36,12 +36,16 @@ WAYS = {
 
 def install(bin_dir, plugin):
     """Copies below RUN, which all nodes see."""
-    for folder in ("bin", "lib", "empty/python", "empty/bin"):
+    for folder in ("bin", "lib", "empty/python/_hvd", "empty/bin"):
         os.makedirs(f"{RUN}/{folder}", exist_ok=True)
     for name in ("bench_start", "bench_hello_mpi"):
         shutil.copy(f"{bin_dir}/{name}", f"{RUN}/bin/")
     shutil.copy(f"{bin_dir}/../lib/libhvd.so", f"{RUN}/lib/")
     shutil.copy(plugin, f"{RUN}/lib/")
+    with open(plugin, "rb") as f:
+        version = re.search(rb"@\(#\)spank_hvd (\d\S*)", f.read())[1].decode()
+    with open(f"{RUN}/empty/python/_hvd/_version.py", "w", encoding="ascii") as f:
+        f.write(f"RINGMASTER_VERSION = '{version}'\n")
     with open(f"{RUN}/etc/plugstack.conf", "w", encoding="ascii") as f:
         f.write(f"required {RUN}/lib/{os.path.basename(plugin)} run_dir={RUN}/steps dir={RUN}/empty\n")
 

@@ -83,7 +83,7 @@ plugstack run_dir="$RUNDIR"
 if [ -e /opt/ringmaster/python ]; then
     skip 'a missing runtime is named' '/opt/ringmaster is installed'
 else
-    out=$(srun --hvd -N2 -n4 /usr/bin/python3 -c 'import horovod.of.no.package' 2>&1)
+    out=$(srun --hvd -N2 -n4 /usr/bin/python3 -c '__import__("horovod")' 2>&1)
     has 'a missing runtime is named' "$out" "No module named 'horovod'" 'hvd: there is no runtime in /opt/ringmaster/python'
     is 'and not when the tasks succeed' '' "$(srun --hvd -n2 true 2>&1)"
 fi

@@ -145,6 +145,8 @@ is 'a step without --hvd continues when a task fails' 'done' \
 # --- set-up that fails, and the directory of a step -------------------------------------------------
 # shellcheck source=tests/slurm/closed.sh
 . "$HERE/closed.sh"
+# shellcheck source=tests/slurm/preflight.sh
+. "$HERE/preflight.sh"
 # shellcheck source=tests/slurm/rundir.sh
 . "$HERE/rundir.sh"
 

@@ -61,7 +61,9 @@ cluster() {
     RUNDIR=$RUN/steps # of the plugin; the default would be shared with a Slurm of this machine
     install -d "$RUN/empty"
     conf=(run_dir="$RUNDIR" dir="$RUN/empty")
-    install -d "$RUN/empty/python" "$RUN/empty/bin"
+    install -d "$RUN/empty/python/_hvd" "$RUN/empty/bin" # a runtime of the plugin's version that has no code
+    version=$(grep -aoP '@\(#\)spank_hvd \K[0-9][^ ]*' "$PLUGIN")
+    echo "RINGMASTER_VERSION = '$version'" >"$RUN/empty/python/_hvd/_version.py"
     plugstack "${conf[@]}"
     cat >"$RUN/place" <<'P'
 #!/bin/bash

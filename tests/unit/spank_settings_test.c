@@ -181,7 +181,7 @@ static void is_task_env(const char *name, const char *want)
 UNIT_TEST(a_task_gets_the_variables_of_the_keys)
 {
     gate_start();
-    node_keys = "HOROVOD_START_TIMEOUT=\"120\",HVD_NANCHECK=\"1\",iface=\"ib0\","
+    node_keys = "HOROVOD_START_TIMEOUT=\"120\",HVD_NANCHECK=\"1\",iface=\"lo\","
                 "HOROVOD_CONTROLLER=\"gloo\"";
     start_node(sealed_ticket());
     node_keys = "";
@@ -191,7 +191,7 @@ UNIT_TEST(a_task_gets_the_variables_of_the_keys)
     gate_stop();
     is_task_env("HOROVOD_START_TIMEOUT", "120");
     is_task_env("HVD_NANCHECK", "1");
-    is_task_env("NCCL_SOCKET_IFNAME", "ib0");
+    is_task_env("NCCL_SOCKET_IFNAME", "lo");
     is_task_env("HOROVOD_CONTROLLER", "gloo");
     is_task_env("HOROVOD_CYCLE_TIME", "7");
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
