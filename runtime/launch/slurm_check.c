@@ -31,7 +31,7 @@
 struct survey {
     struct slurm_commands slurm;
     const char *nodelist, *partition; /* of the user; NULL: none */
-    char plugstack[300], auth_info[300], credential[2048];
+    char plugstack[300], plugin_dir[1024], auth_info[300], credential[2048];
     struct node_facts login;
     struct node_facts *nodes; /* that are shown */
     size_t n, cap, n_idle, n_other;
@@ -79,6 +79,8 @@ static int check_read_config(struct survey *c, struct err *err)
     rc = slurm_commands_run(&c->slurm, argv, SLURM_COMMAND_MS, &out, err);
     check_take_setting(strbuf_str(&out), "PlugStackConfig", c->plugstack,
                        sizeof(c->plugstack));
+    check_take_setting(strbuf_str(&out), "PluginDir", c->plugin_dir,
+                       sizeof(c->plugin_dir));
     check_take_setting(strbuf_str(&out), "AuthInfo", c->auth_info,
                        sizeof(c->auth_info));
     return rc;
@@ -254,6 +256,8 @@ static int check_collect(struct survey *c, struct slurm_srun *srun)
     strbuf_init(&in, OUTPUT_MAX);
     (void)fd_write_full(srun->fd, c->credential, strlen(c->credential), deadline_ns);
     (void)fd_write_full(srun->fd, "\n", 1, deadline_ns);
+    (void)fd_write_full(srun->fd, c->plugin_dir, strlen(c->plugin_dir), deadline_ns);
+    (void)fd_write_full(srun->fd, "\n", 1, deadline_ns);
     (void)shutdown(srun->fd, SHUT_WR);
     while (is_open && sig == 0 && clock_now_ns() < deadline_ns) {
         struct pollfd p[3] = {{.fd = srun->fd, .events = POLLIN},
@@ -309,7 +313,9 @@ static int check_run(struct survey *c, int *ret_code, struct err *err)
     if (rc < 0)
         return rc;
     check_read_credential(c);
-    const struct facts_question q = {c->plugstack, c->auth_info, false};
+    const struct facts_question q = {.plugstack = c->plugstack,
+                                     .plugin_dir = c->plugin_dir,
+                                     .auth_info = c->auth_info};
     slurm_facts_read(&c->slurm, &q, &c->login);
     if (strcmp(c->login.plugstack, FACTS_OK) != 0)
         fprintf(stderr, "hvd-slurm-check: this host: %s: srun has no --hvd here\n",
@@ -385,7 +391,7 @@ int agent_facts(char *const *argv)
     CLEANUP(strbuf_release) struct strbuf out = {0}, facts = {0};
     struct err err = ERR_INIT;
     struct node_facts f;
-    char credential[2048] = "";
+    char credential[2048] = "", plugin_dir[1024] = "";
 
     if (!argv[0] || !argv[1] || argv[2]) {
         fprintf(stderr, "hvd-agent: facts is started by hvd-slurm-check\n");
@@ -393,12 +399,17 @@ int agent_facts(char *const *argv)
     }
     if (fgets(credential, sizeof(credential), stdin))
         credential[strcspn(credential, "\n")] = '\0';
+    if (fgets(plugin_dir, sizeof(plugin_dir), stdin))
+        plugin_dir[strcspn(plugin_dir, "\n")] = '\0';
     (void)setenv(FACTS_CREDENTIAL, credential, 1); /* before the commands' copy */
     if (slurm_commands_init(&slurm, &err) < 0) {
         fprintf(stderr, "hvd-agent: %s\n", err.text);
         return 1;
     }
-    const struct facts_question q = {argv[0], argv[1], *credential != '\0'};
+    const struct facts_question q = {.plugstack = argv[0],
+                                     .plugin_dir = plugin_dir,
+                                     .auth_info = argv[1],
+                                     .has_credential = *credential != '\0'};
     slurm_facts_read(&slurm, &q, &f);
     slurm_commands_release(&slurm);
     strbuf_init(&facts, 8192);

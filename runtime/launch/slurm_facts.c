@@ -28,6 +28,7 @@
 #define PYTHON_MS        60000u
 #define INCLUDES_MAX     4                 /* of files that include files */
 #define DEFAULT_RUN_DIR  "/run/ringmaster" /* RUNTIME_DIR: from the Makefile */
+#define PLUGIN_PATH_MAX  600
 
 /* --- commands --------------------------------------------------------------------- */
 
@@ -135,13 +136,26 @@ static bool facts_find_plugin(const char *conf, int depth, struct plugstack_line
     return false;
 }
 
+/* A name without a folder is in one of Slurm's, the first that has it. */
+static void
+facts_put_path(const char *dirs, const char *name, char ret[PLUGIN_PATH_MAX])
+{
+    (void)snprintf(ret, PLUGIN_PATH_MAX, "%s", name);
+    for (size_t n; *name != '/' && *dirs; dirs += n + (dirs[n] == ':')) {
+        n = strcspn(dirs, ":");
+        (void)snprintf(ret, PLUGIN_PATH_MAX, "%.*s/%s", (int)n, dirs, name);
+        if (access(ret, F_OK) == 0)
+            return;
+    }
+}
+
 static void facts_read_plugin(const struct facts_question *q,
                               struct plugstack_line *line,
                               struct node_facts *f)
 {
     AUTOFREE char *bytes = NULL;
     struct err err = ERR_INIT;
-    char path[400];
+    char path[PLUGIN_PATH_MAX];
     size_t n;
 
     *line = (struct plugstack_line){.is_ours = false};
@@ -153,8 +167,7 @@ static void facts_read_plugin(const struct facts_question *q,
                        q->plugstack);
         return;
     }
-    (void)snprintf(path, sizeof(path), "%s%s",
-                   line->path[0] == '/' ? "" : "/usr/lib/slurm/", line->path);
+    facts_put_path(q->plugin_dir, line->path, path);
     if (fd_read_file(path, PLUGIN_MAX_BYTES, &bytes, &n, &err) < 0)
         (void)snprintf(f->plugstack, FACT_MAX, "%.120s", err.text);
     else if (!spank_version_find(bytes, n, f->plugin, f->plugin_slurm))

@@ -9,8 +9,9 @@
 #define FACTS_CREDENTIAL "HVD_CREDENTIAL" /* in the commands' environment */
 
 struct facts_question {
-    const char *plugstack; /* PlugStackConfig of Slurm */
-    const char *auth_info; /* AuthInfo of Slurm, may name munged's socket; "": none */
+    const char *plugstack;  /* PlugStackConfig of Slurm */
+    const char *plugin_dir; /* PluginDir of Slurm: folders, by colons */
+    const char *auth_info;  /* AuthInfo of Slurm, may name munged's socket; "": none */
     bool has_credential; /* of another host, for munged to open: in FACTS_CREDENTIAL */
 };
 void slurm_facts_read(struct slurm_commands *s,

@@ -23,6 +23,13 @@ is 'hvd-slurm-check --nodelist, as an unprivileged user' 'node2' "$(UID_GID=6553
 has 'hvd-slurm-check: a partition that is not there' "$(check -p nowhere)" 'hvd-slurm-check: Slurm knows no such node or partition'
 is 'hvd-slurm-check: an unknown option' 2 "$(check --foo >/dev/null; echo $?)"
 
+echo "required spank_hvd.so ${conf[0]} dir=$RUN/rt" >"$RUN/etc/plugstack.conf"
+within 120 idle_nodes
+out=$(check)
+is "hvd-slurm-check: a plugin named without a folder is in Slurm's PluginDir" "0 $version $version" \
+    "$? $(awk '/^node/ {print $2}' <<<"$out" | tr '\n' ' ' | sed 's/ $//')"
+plugstack "${conf[0]}" "dir=$RUN/rt"
+
 echo 'RINGMASTER_VERSION = "8.8.8"' >"$package"
 install -d "$RUN/other" # as long as the own version, so that the file stays as it is
 sed -e "s/@(#)spank_hvd $version/@(#)spank_hvd 9.9.9/" "$PLUGIN" >"$RUN/other/spank_hvd.so"
