@@ -129,19 +129,21 @@ const char *slurm_io_program(void)
     return program_invocation_short_name;
 }
 
+/* Slurm parses its options by getopt, which leaves the place of the command in optind. */
 void slurm_io_next_word(char *ret, size_t size_bytes)
 {
     AUTOFREE char *text = NULL;
+    const char *before = "";
     size_t n, len;
+    int i = 0;
     ret[0] = '\0';
     if (fd_read_file("/proc/self/cmdline", MAX_COMMAND_LINE, &text, &n, NULL))
         return;
-    for (const char *p = text; p < text + n; p += len) {
+    for (const char *p = text; p < text + n; p += len, i++) {
         len = strlen(p) + 1;
-        if (strcmp(p, "--hvd") == 0 && p + len < text + n) {
-            (void)snprintf(ret, size_bytes, "%s", p + len); /* cut: no key */
-            return;
-        }
+        if (i == optind && strcmp(before, "--hvd") == 0)
+            (void)snprintf(ret, size_bytes, "%s", p); /* cut: no key */
+        before = p;
     }
 }
 

@@ -49,8 +49,8 @@ char **slurm_io_argv(struct spank_handle *sp, int *ret_n);
 int slurm_io_forward(struct spank_handle *sp, const char *value, struct err *err);
 /* The name of this program: "srun", "sbatch", "salloc". */
 const char *slurm_io_program(void);
-/* The word after a bare --hvd on this program's command line, in ret; "" if there is
- * none. */
+/* The command of this program's own command line if it follows a bare --hvd, in ret;
+ * otherwise "". */
 void slurm_io_next_word(char *ret, size_t size_bytes);
 
 /* In task_exit: the task has ended by exit(1), as Python does after an exception. */

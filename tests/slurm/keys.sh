@@ -74,9 +74,12 @@ has 'a mistake in a rule names file, argument and word' "$(srun --hvd -n1 true 2
 plugstack "${conf[@]}"
 
 # --- messages -------------------------------------------------------------------------------------
-refused '--hvd timeout=5 with a blank' '--hvd timeout=5: there is no command "timeout=5"; did you mean --hvd=timeout=5?' srun --hvd timeout=5 -n1 echo ran
+refused '--hvd timeout=5 with a blank' '--hvd timeout=5: there is no command "timeout=5"; did you mean --hvd=timeout=5?' srun -n 1 --hvd timeout=5 -n1 echo ran
 printf '#!/bin/bash\necho mine\n' >"$RUN/fusion=1" && chmod +x "$RUN/fusion=1"
 is 'a command with the name of a key runs' mine "$(ctl env "PATH=$RUN:$PATH" srun -Q -n1 --hvd fusion=1 2>&1)"
+is "a program's own --hvd is its own" '--hvd timeout=5' "$(srun --hvd=fusion=1 -n 1 echo --hvd timeout=5 2>&1)"
+is "and in a job with --hvd" '--hvd timeout=5' "$(ctl salloc -Q -n1 --hvd srun -Q -l echo --hvd timeout=5 2>&1 | sed 's/^0: //')"
+refused 'in a heterogeneous step' 'did you mean --hvd=timeout=5?' srun --hvd timeout=5 -n1 echo ran : -n1 echo ran
 refused 'a key twice' '--hvd: verbose is given twice' srun --hvd=verbose,verbose -n1 echo ran
 refused 'elastic is refused' 'HOROVOD_ELASTIC=1: a world keeps its size in this version' srun --hvd=elastic -n1 echo ran
 plugstack run_dir="$RUNDIR"
