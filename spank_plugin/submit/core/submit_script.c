@@ -85,10 +85,11 @@ static void put_keys(struct submit *s, struct strbuf *out)
     }
     if (job->role[ROLE_EVALUATOR].is_set)
         put_key(out, "evaluator");
-    (void)snprintf(text, sizeof(text), "timeout=%s",
-                   job->knob[KNOB_START_TIMEOUT] ? job->knob[KNOB_START_TIMEOUT]
-                                                 : "600");
-    put_key(out, text);
+    /* only what the job says: a site may not allow the key */
+    if (job->knob[KNOB_START_TIMEOUT]) {
+        (void)snprintf(text, sizeof(text), "timeout=%s", job->knob[KNOB_START_TIMEOUT]);
+        put_key(out, text);
+    }
 }
 
 /* A word of srun's command line, on a line of its own if it is long. */
