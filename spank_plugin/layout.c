@@ -110,6 +110,7 @@ int layout_contract(getenv_fn get,
                    step.hosts.v[step.place.host].name);
     (void)snprintf(c.rdv_host, sizeof(c.rdv_host), "%s", srun_addr);
     c.rdv_port = paths->rdv_port;
+    c.generation = paths->generation;
     c.token_source = TOKEN_FILE;
     (void)snprintf(c.token_file, sizeof(c.token_file), "%s", paths->token_file);
     (void)snprintf(c.hostfile, sizeof(c.hostfile), "%s", paths->hostfile);

@@ -11,6 +11,7 @@ struct layout_paths { /* values that the environment does not contain */
     const char *token_file, *hostfile;
     const char *iface; /* "": none */
     uint16_t rdv_port, master_port;
+    uint32_t generation;
 };
 /* get/arg: the task's environment in task_init. -EINVAL with an error message when a
  * variable is missing or two contradict each other. */

@@ -130,6 +130,15 @@ int srun_side_check_munge(struct err *err)
     return seal_close(slurm_io_auth_info(), "", 0, &cred, err);
 }
 
+/* As for a bare srun (contract/from_slurm.c). */
+static int read_generation(uint32_t *ret, struct err *err)
+{
+    const char *count = getenv("SLURM_RESTART_COUNT");
+    if (!count || !*count)
+        return 0;
+    return parse_u32("SLURM_RESTART_COUNT", count, 0, UINT32_MAX, ret, err);
+}
+
 int srun_side_prepare(struct srun_side *s,
                       const struct step_options *o,
                       struct err *err)
@@ -137,6 +146,8 @@ int srun_side_prepare(struct srun_side *s,
     char text[TICKET_MAX_BYTES];
     AUTOFREE char *cred = NULL;
     int rc = token_random(&s->ticket.token, err);
+    if (!rc)
+        rc = read_generation(&s->ticket.generation, err);
     if (!rc)
         rc = srun_side_listen(s, err);
     if (rc)
@@ -217,7 +228,9 @@ int srun_side_serve(struct srun_side *s, struct spank_handle *sp, struct err *er
         rc = layout_job_id(own_env, NULL, job_id, sizeof(job_id), err);
     if (rc)
         return rc;
-    struct auth_id id = {.token = &s->ticket.token, .job_id = job_id, .generation = 0};
+    const struct auth_id id = {.token = &s->ticket.token,
+                               .job_id = job_id,
+                               .generation = s->ticket.generation};
     rc = rdv_server_start(s->listen_fd, &id, size, print_waiting, &s->server, err);
     if (rc)
         return rc;

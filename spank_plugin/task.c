@@ -150,6 +150,7 @@ static int task_read_place(struct spank_handle *sp,
         .hostfile = node->hostfile,
         .iface = iface ? iface : "",
         .rdv_port = node->ticket.port,
+        .generation = node->ticket.generation,
         .master_port = port_derive(&node->ticket.token, "master port"),
     };
     return layout_contract(slurm_io_getenv, sp, &paths, ret, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What srun passes to the nodes of one step: the ports of its rendezvous and of its
- * gate, and the job token. The text is inside a munge credential that only the step's user can open.
+ * gate, the generation, and the job token. The text is inside a munge credential that only the step's user can open.
  * Pure. */
 #ifndef SPANK_PLUGIN_TICKET_H
 #define SPANK_PLUGIN_TICKET_H
@@ -14,7 +14,7 @@
 /* Slurm always passes SLURM_* variables to tasks, even with --export=NONE; task_init
  * removes it. */
 #define TICKET_ENV       "SLURM_HVD_STEP"
-#define TICKET_MAX_BYTES 128
+#define TICKET_MAX_BYTES 160
 /* Changes whenever srun and a node of another version could not start a step together:
  * the ticket, the guard and the gate. */
 #define TICKET_VERSION   "hvd-step/4"
@@ -30,6 +30,7 @@
 struct ticket {
     struct token token;
     uint16_t port, gate_port;
+    uint32_t generation; /* of the job: how often Slurm has requeued it */
 };
 void ticket_render(const struct ticket *t, char ret[TICKET_MAX_BYTES]);
 /* n bytes, not necessarily terminated. -EINVAL: not a ticket of this version. */

@@ -65,7 +65,7 @@ else
     fi
 fi
 
-count='[ $HOROVOD_RANK = 0 ] || exec sleep 300; echo start >>$0.log; exit $((SLURM_RESTART_COUNT + 3))'
+count='[ $HOROVOD_RANK = 0 ] || exec sleep 300; echo start >>$0.log; exit $((HVD_GENERATION + 3))'
 submit_job again 'backoffLimit: 2' 1 "sh, -c, '$count', $submit_dir/again" ''
 submit_run again
 is 'a failing job is requeued backoffLimit times' '3 starts FAILED' "$(submit_starts again) starts $(submit_state "$job" JobState)"

@@ -35,6 +35,7 @@ static const struct layout_paths paths = {
     .iface = "ib0",
     .rdv_port = 40001,
     .master_port = 20007,
+    .generation = 3,
 };
 
 UNIT_TEST(places_of_all_layouts)
@@ -77,6 +78,7 @@ UNIT_TEST(places_of_all_layouts)
         assert_string_equal(c.job_id, "slurm.42.3");
         assert_string_equal(c.token_file, "/run/x/token");
         assert_string_equal(c.iface, "ib0");
+        assert_int_equal(c.generation, 3);
         assert_false(c.rank0_serves);
     }
 }

@@ -41,7 +41,8 @@ static void start_srun(const char *arg, struct ticket *ret)
 static int
 world_join(const struct ticket *t, uint32_t size, uint32_t ms, struct err *err)
 {
-    struct auth_id id = {.token = &t->token, .job_id = "slurm.42.0", .generation = 0};
+    const struct auth_id id = {
+        .token = &t->token, .job_id = "slurm.42.0", .generation = t->generation};
     struct rdv_client *c = NULL;
     uint64_t deadline = clock_now_ns() + ms * NS_PER_MS;
     int rc = rdv_client_connect("127.0.0.1", t->port, &id, 0, size, deadline, &c, err);
@@ -176,6 +177,32 @@ UNIT_TEST(a_mistake_in_plugstack_conf_is_reported_with_the_option)
     assert_non_null(strstr(fake_messages(), "rundir=/x"));
 }
 
+UNIT_TEST(a_requeued_job_is_the_next_generation)
+{
+    static const char *const counts[] = {NULL, "", "0", "2", "4294967295"};
+    static const uint32_t want[] = {0, 0, 0, 2, UINT32_MAX};
+    struct ticket t;
+    struct err err = ERR_INIT;
+    for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
+        if (counts[i])
+            (void)setenv("SLURM_RESTART_COUNT", counts[i], 1);
+        start_srun(NULL, &t);
+        assert_int_equal(t.generation, want[i]);
+        assert_int_equal(slurm_spank_local_user_init(&fake, 1, args), 0);
+        assert_int_equal(world_join(&t, 2, 20000, &err), 0);
+        t.generation ^= 1;
+        assert_true(world_join(&t, 2, 20000, &err) < 0);
+        assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    }
+    (void)setenv("SLURM_RESTART_COUNT", "x", 1);
+    assert_int_equal(plugin_init(S_CTX_LOCAL), 0);
+    assert_int_equal(fake_option(NULL, 0), 0);
+    assert_int_not_equal(child_run_callback(slurm_spank_init_post_opt, args), 0);
+    assert_non_null(strstr(fake_messages(), "hvd: SLURM_RESTART_COUNT"));
+    (void)unsetenv("SLURM_RESTART_COUNT");
+    assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+}
+
 /* --- the nodes --- */
 
 /* No task runs, and srun, not the task, prints why. */
@@ -211,6 +238,7 @@ UNIT_TEST(a_task_gets_the_contract_and_no_ticket)
     assert_string_equal(fake.argv[0], "python");
     assert_string_equal(fake_getenv("HOROVOD_RANK"), "1");
     assert_string_equal(fake_getenv("HOROVOD_SIZE"), "2");
+    assert_string_equal(fake_getenv("HVD_GENERATION"), "7");
     assert_string_equal(fake_getenv("MINE"), "1");
     assert_string_equal(fake_getenv("PMI_RANK"), "1");
     assert_string_equal(fake_getenv("SLURM_PROCID"), "1");

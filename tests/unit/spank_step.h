@@ -137,6 +137,7 @@ static inline char *sealed_ticket(void)
     struct ticket *t = &srun_gate.ticket;
     char text[TICKET_MAX_BYTES];
     t->port = 4711;
+    t->generation = 7;
     if (!t->gate_port)
         t->gate_port = 4712;
     memset(t->token.key, 0xab, sizeof(t->token.key));
