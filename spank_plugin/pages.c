@@ -2,9 +2,10 @@
 /* In /dev/shm and the user's own, not in /run: ranks write there as long as they run, and
  * what they write counts as their memory. Made by the task and not before it, because only
  * a task is sure to see the /dev/shm of a job container. /dev/shm is sticky, so no other
- * user can replace the folder; a folder that another user made first is recognised by its owner. Root
- * removes through a descriptor of the user's own folder, in which the user could remove
- * the same files. */
+ * user can replace the folder; a folder that another user made first is recognised by its
+ * owner. Root removes through a descriptor of the user's own folder, in which the user
+ * could remove the same files; it leaves a folder on which the user has mounted
+ * something. */
 #include "spank_plugin/pages.h"
 
 #include <dirent.h>
@@ -29,23 +30,33 @@ static void pages_path(const char *name, char ret[PAGES_PATH_MAX])
     (void)snprintf(ret, PAGES_PATH_MAX, STEP_PAGES_PATH "%s", name);
 }
 
-/* -1 if it is missing, or not a folder of this user. */
+/* What the kernel knows, without a question to a file system. False: it fails. */
+static bool pages_stat(int fd, struct statx *ret)
+{
+    return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_UID,
+                 ret)
+           == 0;
+}
+
+/* -1 if it is missing, not a folder of this user, or not in /dev/shm: a user can mount
+ * a file system of his own (FUSE) on the folder, whose program answers when it likes.
+ * O_PATH does not ask it, and "." then is the folder that was looked at. */
 static int pages_open(const char *path, uid_t uid)
 {
+    const int flags = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     CLEANUP(fd_close)
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    struct stat st;
-    int ret;
+    int shm = open(STEP_PAGES_PARENT, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    CLEANUP(fd_close) int found = open(path, O_PATH | flags);
+    struct statx own, st;
 
-    if (fd < 0 || fstat(fd, &st) != 0)
+    if (shm < 0 || found < 0 || !pages_stat(shm, &own) || !pages_stat(found, &st))
         return -1;
-    if (st.st_uid != uid) {
+    if (st.stx_uid != uid || st.stx_dev_major != own.stx_dev_major
+        || st.stx_dev_minor != own.stx_dev_minor) {
         errno = EPERM;
         return -1;
     }
-    ret = fd;
-    fd = -1;
-    return ret;
+    return openat(found, ".", O_RDONLY | flags);
 }
 
 static int pages_write_task(int dir_fd,

@@ -63,3 +63,31 @@ nothing_left 'and leave nothing'
 rm "$RUNDIR.on"
 wait "$racer"
 is 'which could create nothing' '' "$(cat "$RUN/race.out")"
+
+# a file system of the user's on the folder for pages, whose program never answers: root must not ask it
+cat >"$RUN/hung.py" <<'P'
+import ctypes, os, sys
+options = f"fd={os.open('/dev/fuse', os.O_RDWR)},rootmode=40000,user_id=65534,group_id=65534,allow_other"
+print("mounted", ctypes.CDLL(None).mount(b"hung", sys.argv[1].encode(), b"fuse", 0, options.encode()), flush=True)
+sys.stdin.read()
+P
+is_idle() { [ -z "$(ctl squeue -h)" ]; }
+name='a step ends beside a FUSE file system of its user that never answers'
+if [ -c /dev/fuse ]; then
+    for f in said go; do rm -f "$RUN/$f" && mkfifo "$RUN/$f" && chmod 666 "$RUN/$f"; done
+    exec 8<>"$RUN/said" 9<>"$RUN/go"
+    user_srun -N1 -n1 -w node1 bash -c 'echo "$HVD_STATS_DIR" >"$0/said"; read -r _ <"$0/go"; echo ended' "$RUN" >"$RUN/hung.out" 2>&1 &
+    step=$!
+    read -rt 120 pages <&8
+    coproc "$HERE/on" node1 python3 "$RUN/hung.py" "$pages"
+    fuse=$COPROC_PID stdin=${COPROC[1]}
+    read -rt 60 mounted <&"${COPROC[0]}"
+    echo go >&9
+    if within 60 is_idle; then has "$name" "$mounted, $(cat "$RUN/hung.out")" 'mounted 0, ended'; else not_ok "$name" "$(ctl squeue; cat "$RUN/hung.out")"; fi
+    exec {stdin}>&- 8>&- 9>&- # the kernel now answers for the program
+    wait "$fuse" "$step"
+    "$HERE/on" node1 umount "$pages"
+    "$HERE/on" node1 rm -r "$pages"
+else
+    skip "$name" 'this machine has no /dev/fuse'
+fi
