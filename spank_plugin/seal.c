@@ -71,11 +71,12 @@ static int
 munge_failed(munge_ctx_t ctx, munge_err_t rc, const char *what, struct err *err)
 {
     const char *text = munge_ctx_strerror(ctx);
-    return err_set(err, rc == EMUNGE_CRED_UNAUTHORIZED ? -EACCES : -EIO,
-                   "munge cannot %s the job token: %s (--hvd requires munge whatever "
-                   "AuthType is: install it on the login and compute nodes, give all "
-                   "of them one /etc/munge/munge.key, and start munged)",
-                   what, text ? text : munge_strerror(rc));
+    return err_set(
+        err, rc == EMUNGE_CRED_UNAUTHORIZED ? -EACCES : -EIO,
+        "munge cannot %s the job token: %s (--hvd requires munge whatever "
+        "AuthType is: install the package munge on the login and compute "
+        "nodes, give all of them one /etc/munge/munge.key, and start munged)",
+        what, text ? text : munge_strerror(rc));
 }
 
 int seal_close(

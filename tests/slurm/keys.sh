@@ -95,6 +95,7 @@ plugstack "${conf[@]}"
 for p in 'srun -Q -n1 true' 'sbatch --wrap true' 'salloc true'; do
     # shellcheck disable=SC2086 # a program and its arguments
     out=$(ctl ${p/ / --hvd } 2>&1)
-    is "munge is down: ${p%% *} prints one line" '1 1' "$(grep -c . <<<"$out") $(grep -c 'hvd: munge cannot encrypt' <<<"$out")"
+    is "munge is down: ${p%% *} prints one line, with what to install" '1 1' \
+        "$(grep -c . <<<"$out") $(grep -c 'hvd: munge cannot encrypt.*install the package munge on the login and compute nodes' <<<"$out")"
 done
 "$HERE/on" ctl umount "$RUN/munge/munge.sock"

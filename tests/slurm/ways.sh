@@ -124,7 +124,7 @@ is 'an array of four: each is a world' "$(one_each horovod | sed 's/^/4 /')" \
 out=$(srun --hvd -n1 true 2>&1)
 "$HERE/on" ctl umount "$RUN/munge/munge.sock"
 has 'without munge a sentence says what to install' "$out" 'hvd: munge cannot encrypt the job token' \
-    'install it on the login and compute nodes, give all of them one /etc/munge/munge.key, and start munged'
+    'install the package munge on the login and compute nodes, give all of them one /etc/munge/munge.key, and start munged'
 
 # shellcheck source=tests/slurm/stops.sh
 . "$HERE/stops.sh"
