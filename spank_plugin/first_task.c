@@ -27,8 +27,8 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/launch/core/memlock.h"
+#include "spank_plugin/executable.h"
 #include "spank_plugin/preflight.h"
-#include "spank_plugin/program.h"
 #include "spank_plugin/runtime_dir.h"
 
 #define SCRIPT_MAX_BYTES (1u << 20)
@@ -194,7 +194,7 @@ check_package(struct spank_handle *sp, const struct plugin_config *cfg, struct e
     if (program.path)
         program.text = text;
     if (!program.text || !python_program_imports_us(program.text)
-        || !program_find(argv[0], slurm_io_getenv(sp, "PATH"), python)
+        || !executable_find(argv[0], slurm_io_getenv(sp, "PATH"), python)
         || package_is_usual(sp, python))
         return 0;
     if (program.path)

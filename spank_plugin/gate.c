@@ -10,7 +10,7 @@
  *                             <--all blobs------------
  *
  * Between the rounds the first task of each node connects to a few other nodes
- * (reach.c). Every member receives all blobs and decides alike: run only if all are
+ * (probe.c). Every member receives all blobs and decides alike: run only if all are
  * empty. srun is a member to print the sentences, once each: its line does not depend on
  * a task that Slurm may kill first (KillOnBadExit).
  *
@@ -29,7 +29,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/thread.h"
 #include "runtime/rendezvous/rendezvous.h"
-#include "spank_plugin/reach.h"
+#include "spank_plugin/probe.h"
 
 #define CONNECT_MS 60000u /* srun listens before it starts the step */
 #define WAIT_MS    120000u
@@ -144,17 +144,17 @@ static int gate_meet(struct rdv_client *client,
                      struct err *err)
 {
     const uint32_t size = c->place.size + 1;
-    CLEANUP(reach_close) struct reach reach = REACH_INIT; /* until all have met again */
-    char hello[REACH_HELLO_MAX] = "";
+    CLEANUP(probe_close) struct probe probe = PROBE_INIT; /* until all have met again */
+    char hello[PROBE_HELLO_MAX] = "";
     struct err unreached = ERR_INIT;
     uint8_t **blobs = NULL;
     uint32_t *sizes = NULL;
     if (!sentence)
-        reach_open(&reach, c, rdv_client_local_addr(client), hello);
+        probe_open(&probe, c, rdv_client_local_addr(client), hello);
     int rc = gate_exchange(client, hello, wait_ms, &blobs, &sizes, err);
     if (rc)
         return rc;
-    if (reach_check(&reach, blobs, sizes, size, &unreached))
+    if (probe_check(&probe, blobs, sizes, size, &unreached))
         sentence = unreached.text;
     mem_free(blobs);
     rc = gate_exchange(client, sentence, wait_ms, &blobs, &sizes, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gate of a step: no task runs the user's program until every task of every node is
  * set up. All tasks and srun meet in two rounds of a rendezvous of their own. In the
- * first one the nodes exchange their addresses (reach.h). In the second one the blob of a
+ * first one the nodes exchange their addresses (probe.h). In the second one the blob of a
  * task is empty, or the sentence that says why its node is not set up. */
 #ifndef SPANK_PLUGIN_GATE_H
 #define SPANK_PLUGIN_GATE_H

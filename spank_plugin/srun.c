@@ -24,10 +24,10 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
 #include "runtime/rendezvous/rendezvous.h"
+#include "spank_plugin/executable.h"
 #include "spank_plugin/gate.h"
 #include "spank_plugin/guard.h"
 #include "spank_plugin/layout.h"
-#include "spank_plugin/program.h"
 #include "spank_plugin/seal.h"
 #include "spank_plugin/slurm_io.h"
 
@@ -99,7 +99,7 @@ int srun_side_check_command(struct err *err)
     struct step_key k;
     slurm_io_next_word(word, sizeof(word));
     (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(word, "=,"), word);
-    if (!step_key_find(name, &k) || program_find(word, getenv("PATH"), path))
+    if (!step_key_find(name, &k) || executable_find(word, getenv("PATH"), path))
         return 0;
     return err_set(err, -EINVAL,
                    "--hvd %s: there is no command \"%s\"; did you mean --hvd=%s? The "

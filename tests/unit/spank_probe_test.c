@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reach.c: which nodes connect to each other, and what is said when they cannot.
+/* probe.c: which nodes connect to each other, and what is said when they cannot.
  * tests/slurm/preflight.sh has nodes that lose packets. */
 #include "tests/unit/unit.h"
 
 #include "runtime/base/mem.h"
-#include "spank_plugin/reach.h"
+#include "spank_plugin/probe.h"
 
 #define N_NODES 3
 
@@ -20,8 +20,8 @@ static struct contract node_contract(uint32_t node, uint32_t n_nodes)
 
 /* The nodes of a step, on addresses of this host. */
 struct meeting {
-    struct reach node[N_NODES];
-    char hello[N_NODES][REACH_HELLO_MAX];
+    struct probe node[N_NODES];
+    char hello[N_NODES][PROBE_HELLO_MAX];
 };
 static void meeting_open(struct meeting *m)
 {
@@ -29,8 +29,8 @@ static void meeting_open(struct meeting *m)
         struct contract c = node_contract(i, N_NODES);
         char address[16];
         (void)snprintf(address, sizeof(address), "127.0.0.%u", i + 1);
-        m->node[i] = (struct reach)REACH_INIT;
-        reach_open(&m->node[i], &c, address, m->hello[i]);
+        m->node[i] = (struct probe)PROBE_INIT;
+        probe_open(&m->node[i], &c, address, m->hello[i]);
         assert_true(m->node[i].listen_fd >= 0);
     }
 }
@@ -43,7 +43,7 @@ static int meeting_check(const struct meeting *m, uint32_t node, struct err *err
         hellos[i] = malloc(sizes[i] + 1);
         memcpy(hellos[i], m->hello[i], sizes[i]);
     }
-    int rc = reach_check(&m->node[node], hellos, sizes, N_NODES, err);
+    int rc = probe_check(&m->node[node], hellos, sizes, N_NODES, err);
     for (uint32_t i = 0; i < N_NODES; i++)
         free(hellos[i]);
     return rc;
@@ -51,7 +51,7 @@ static int meeting_check(const struct meeting *m, uint32_t node, struct err *err
 static void meeting_close(struct meeting *m)
 {
     for (uint32_t i = 0; i < N_NODES; i++)
-        reach_close(&m->node[i]);
+        probe_close(&m->node[i]);
 }
 
 UNIT_TEST(nodes_that_reach_each_other_say_nothing)
@@ -61,7 +61,7 @@ UNIT_TEST(nodes_that_reach_each_other_say_nothing)
     meeting_open(&m);
     for (uint32_t i = 0; i < N_NODES; i++)
         assert_int_equal(meeting_check(&m, i, &err), 0);
-    reach_close(&m.node[2]); /* its kernel refuses, so packets arrive */
+    probe_close(&m.node[2]); /* its kernel refuses, so packets arrive */
     assert_int_equal(meeting_check(&m, 0, &err), 0);
     meeting_close(&m);
 }
@@ -115,23 +115,23 @@ UNIT_TEST(a_text_that_is_no_hello_is_passed_over)
 
 UNIT_TEST(only_the_first_task_of_a_node_among_others_listens)
 {
-    struct reach r = REACH_INIT;
-    char hello[REACH_HELLO_MAX];
+    struct probe r = PROBE_INIT;
+    char hello[PROBE_HELLO_MAX];
     struct contract c = node_contract(0, 1);
-    reach_open(&r, &c, "127.0.0.1", hello);
+    probe_open(&r, &c, "127.0.0.1", hello);
     assert_string_equal(hello, "");
     c = node_contract(1, 2);
     c.place.local_rank = 1;
-    reach_open(&r, &c, "127.0.0.1", hello);
+    probe_open(&r, &c, "127.0.0.1", hello);
     assert_string_equal(hello, "");
     c.place.local_rank = 0;
-    reach_open(&r, &c, "192.0.2.1", hello); /* not ours */
+    probe_open(&r, &c, "192.0.2.1", hello); /* not ours */
     assert_string_equal(hello, "");
     assert_int_equal(r.listen_fd, -1);
     (void)snprintf(c.iface, sizeof(c.iface), "lo");
-    reach_open(&r, &c, "192.0.2.1", hello); /* the interface replaces the route's */
+    probe_open(&r, &c, "192.0.2.1", hello); /* the interface replaces the route's */
     assert_non_null(strstr(hello, "1 127.0.0.1 "));
-    reach_close(&r);
+    probe_close(&r);
 }
 
 UNIT_TEST(all_nodes_are_connected_and_each_is_asked_by_few)
@@ -140,8 +140,8 @@ UNIT_TEST(all_nodes_are_connected_and_each_is_asked_by_few)
     for (uint32_t n = 2; n < ARRAY_LEN(asked); n += n < 40 ? 1 : 53) {
         memset(asked, 0, sizeof(asked));
         for (uint32_t i = 0; i < n; i++) {
-            uint32_t peers[REACH_MAX_PEERS], k = reach_peers(i, n, peers);
-            assert_in_range(k, 1, REACH_MAX_PEERS);
+            uint32_t peers[PROBE_MAX_PEERS], k = probe_peers(i, n, peers);
+            assert_in_range(k, 1, PROBE_MAX_PEERS);
             assert_int_equal(peers[0], (i + 1) % n); /* a ring */
             while (k > 0) {
                 assert_int_not_equal(peers[--k], i);

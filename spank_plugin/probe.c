@@ -5,9 +5,9 @@
  * that has sent no address: it has an error of its own.
  *
  * The listener accepts nothing. The kernel completes connections by itself, and a node is
- * asked by REACH_FAN_IN + 2 others at most. Hellos come from tasks of the same user that
+ * asked by PROBE_FAN_IN + 2 others at most. Hellos come from tasks of the same user that
  * have the token. */
-#include "spank_plugin/reach.h"
+#include "spank_plugin/probe.h"
 
 #include <errno.h>
 #include <arpa/inet.h>
@@ -21,10 +21,10 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 
-#define REACH_MS     5000u /* the kernel repeats a lost packet after 1 s and 3 s */
-#define REACH_FAN_IN 16u   /* of the tree of control channels */
+#define PROBE_MS     5000u /* the kernel repeats a lost packet after 1 s and 3 s */
+#define PROBE_FAN_IN 16u   /* of the tree of control channels */
 
-struct reach_peer {
+struct probe_peer {
     uint32_t node;
     char name[HOST_NAME_MAX_BYTES], address[64];
     uint16_t port;
@@ -34,14 +34,14 @@ struct reach_peer {
 
 /* --- which nodes ask which ---------------------------------------------------------------- */
 
-uint32_t reach_peers(uint32_t node, uint32_t n_nodes, uint32_t ret[REACH_MAX_PEERS])
+uint32_t probe_peers(uint32_t node, uint32_t n_nodes, uint32_t ret[PROBE_MAX_PEERS])
 {
-    const uint32_t all[REACH_MAX_PEERS] = {(node + 1) % n_nodes,
+    const uint32_t all[PROBE_MAX_PEERS] = {(node + 1) % n_nodes,
                                            (node + n_nodes - 1) % n_nodes,
-                                           node ? (node - 1) / REACH_FAN_IN : 0};
+                                           node ? (node - 1) / PROBE_FAN_IN : 0};
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < REACH_MAX_PEERS; i++) {
+    for (uint32_t i = 0; i < PROBE_MAX_PEERS; i++) {
         bool is_new = all[i] != node;
 
         for (uint32_t k = 0; k < n; k++)
@@ -54,10 +54,10 @@ uint32_t reach_peers(uint32_t node, uint32_t n_nodes, uint32_t ret[REACH_MAX_PEE
 
 /* --- hellos ----------------------------------------------------------------------- */
 
-void reach_open(struct reach *r,
+void probe_open(struct probe *r,
                 const struct contract *c,
                 const char *local,
-                char hello[REACH_HELLO_MAX])
+                char hello[PROBE_HELLO_MAX])
 {
     uint16_t port;
 
@@ -71,7 +71,7 @@ void reach_open(struct reach *r,
     if ((*c->iface && addr_of_iface(c->iface, r->address, sizeof(r->address), NULL))
         || tcp_listen(r->address, 0, &r->listen_fd, &port, NULL))
         return;
-    (void)snprintf(hello, REACH_HELLO_MAX, "%u %s %u %s", r->node, r->address, port,
+    (void)snprintf(hello, PROBE_HELLO_MAX, "%u %s %u %s", r->node, r->address, port,
                    r->name);
 }
 
@@ -82,16 +82,16 @@ static bool is_address(const char *text)
     return inet_pton(AF_INET, text, &any) == 1 || inet_pton(AF_INET6, text, &any) == 1;
 }
 
-static bool hello_parse(const uint8_t *p, uint32_t n, struct reach_peer *ret)
+static bool hello_parse(const uint8_t *p, uint32_t n, struct probe_peer *ret)
 {
-    char text[REACH_HELLO_MAX];
+    char text[PROBE_HELLO_MAX];
     unsigned port;
 
     if (n == 0 || n >= sizeof(text))
         return false;
     memcpy(text, p, n);
     text[n] = '\0';
-    *ret = (struct reach_peer){.fd = -1, .errnum = -1};
+    *ret = (struct probe_peer){.fd = -1, .errnum = -1};
     if (sscanf(text, "%u %63s %5u %255s", &ret->node, ret->address, &port, ret->name)
             != 4
         || port == 0 || port > UINT16_MAX || !is_address(ret->address))
@@ -109,10 +109,10 @@ static bool is_unreachable(int errnum)
            || errnum == EACCES || errnum == EPERM;
 }
 
-static void peers_begin(struct reach_peer *peers, uint32_t n)
+static void peers_begin(struct probe_peer *peers, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        struct reach_peer *p = &peers[i];
+        struct probe_peer *p = &peers[i];
         int rc = tcp_connect_begin(p->address, p->port, &p->fd, NULL);
 
         if (rc < 0)
@@ -121,9 +121,9 @@ static void peers_begin(struct reach_peer *peers, uint32_t n)
 }
 
 /* Waits for the sockets that are still unknown; false: the time is over. */
-static bool peers_wait(struct reach_peer *peers, uint32_t n, uint64_t deadline_ns)
+static bool peers_wait(struct probe_peer *peers, uint32_t n, uint64_t deadline_ns)
 {
-    struct pollfd polled[REACH_MAX_PEERS];
+    struct pollfd polled[PROBE_MAX_PEERS];
     int left_ms = clock_left_ms(deadline_ns);
 
     for (uint32_t i = 0; i < n; i++)
@@ -145,7 +145,7 @@ static bool peers_wait(struct reach_peer *peers, uint32_t n, uint64_t deadline_n
     return rc > 0 || left_ms > 0;
 }
 
-static bool peers_are_known(const struct reach_peer *peers, uint32_t n)
+static bool peers_are_known(const struct probe_peer *peers, uint32_t n)
 {
     bool are_known = true;
 
@@ -156,7 +156,7 @@ static bool peers_are_known(const struct reach_peer *peers, uint32_t n)
 
 /* The pair in the order of its nodes, so that both ends say the same. */
 static int
-refuse_pair(const struct reach *r, const struct reach_peer *p, struct err *err)
+refuse_pair(const struct probe *r, const struct probe_peer *p, struct err *err)
 {
     bool is_first = r->node < p->node;
 
@@ -168,24 +168,24 @@ refuse_pair(const struct reach *r, const struct reach_peer *p, struct err *err)
                    is_first ? p->address : r->address, strerror(p->errnum));
 }
 
-int reach_check(const struct reach *r,
+int probe_check(const struct probe *r,
                 uint8_t *const *hellos,
                 const uint32_t *sizes,
                 uint32_t n,
                 struct err *err)
 {
-    uint64_t deadline_ns = clock_now_ns() + REACH_MS * NS_PER_MS;
-    struct reach_peer peers[REACH_MAX_PEERS], peer;
-    uint32_t nodes[REACH_MAX_PEERS], n_peers = 0;
+    uint64_t deadline_ns = clock_now_ns() + PROBE_MS * NS_PER_MS;
+    struct probe_peer peers[PROBE_MAX_PEERS], peer;
+    uint32_t nodes[PROBE_MAX_PEERS], n_peers = 0;
     int rc = 0;
 
     if (r->listen_fd < 0)
         return 0;
-    uint32_t n_nodes = reach_peers(r->node, r->n_nodes, nodes);
-    for (uint32_t i = 0; i < n && n_peers < REACH_MAX_PEERS; i++)
+    uint32_t n_nodes = probe_peers(r->node, r->n_nodes, nodes);
+    for (uint32_t i = 0; i < n && n_peers < PROBE_MAX_PEERS; i++)
         if (hello_parse(hellos[i], sizes[i], &peer))
             for (uint32_t k = 0; k < n_nodes; k++)
-                if (nodes[k] == peer.node && n_peers < REACH_MAX_PEERS)
+                if (nodes[k] == peer.node && n_peers < PROBE_MAX_PEERS)
                     peers[n_peers++] = peer;
     peers_begin(peers, n_peers);
     while (!peers_are_known(peers, n_peers))
@@ -201,7 +201,7 @@ int reach_check(const struct reach *r,
     return rc;
 }
 
-void reach_close(struct reach *r)
+void probe_close(struct probe *r)
 {
     fd_close(&r->listen_fd);
 }
