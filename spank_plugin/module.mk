@@ -18,8 +18,10 @@ ALL_BINS += $(O)/lib/spank_hvd.so
 endif
 endif
 
-# the plugin's callbacks against a fake Slurm; the real one is in tests/slurm
+# the plugin's callbacks against a fake Slurm; the real one is in tests/slurm, with spank_box.so for pyxis
 ifeq ($(SPANK_HAVE),yes)
+$(eval $(call shared,spank_box.so,tests/fakes/spank_box.c,,,spank_plugin/spank_hvd.map))
+test-programs: $(O)/lib/spank_box.so
 $(eval $(call archive,spankfake,spank_plugin/plugin.c spank_plugin/slurm_io.c tests/fakes/spank_fake.c))
 $(eval $(call unit,spank,spankfake spank rendezvous launch core wire contract base,-lm))
 endif
@@ -36,12 +38,14 @@ SLURM_LIBDIR ?= /usr/lib/slurm
 RUNTIME_DIR  ?= /opt/ringmaster
 MANDIR       ?= /usr/share/man
 DOCDIR       ?= /usr/share/doc/ringmaster
+ENROOT_DIR   ?= /etc/enroot
 $(O)/spank_plugin/site.o $(O)/spank_plugin/submit/core/submit_script.o $(O)/runtime/launch/slurm_facts.o: \
     XFLAGS := -DRUNTIME_DIR='"$(RUNTIME_DIR)"'
 SPANK_PATHS  := sed -e 's|/usr/lib/slurm|$(SLURM_LIBDIR)|g; s|/opt/ringmaster|$(RUNTIME_DIR)|g'
 .PHONY: install-spank
-install-spank: $(O)/lib/spank_hvd.so ## install spank_hvd.so and its manual (DESTDIR, SLURM_LIBDIR, RUNTIME_DIR, MANDIR)
+install-spank: $(O)/lib/spank_hvd.so ## install spank_hvd.so, its manual, enroot's hook (DESTDIR, SLURM_LIBDIR, RUNTIME_DIR, MANDIR)
 	install -D -m 644 $(O)/lib/spank_hvd.so $(DESTDIR)$(SLURM_LIBDIR)/spank_hvd.so
+	install -D -m 755 spank_plugin/enroot/50-ringmaster.sh $(DESTDIR)$(ENROOT_DIR)/hooks.d/50-ringmaster.sh
 	install -d $(DESTDIR)$(MANDIR)/man8 $(DESTDIR)$(DOCDIR)
 	$(SPANK_PATHS) spank_plugin/spank_hvd.8 >$(DESTDIR)$(MANDIR)/man8/spank_hvd.8
 	$(SPANK_PATHS) spank_plugin/plugstack.conf.example >$(DESTDIR)$(DOCDIR)/plugstack.conf.example

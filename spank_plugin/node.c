@@ -213,6 +213,25 @@ bool node_side_has_refused(const struct node_side *n)
     return n->has_refused && *n->has_refused;
 }
 
+int node_side_offer_mounts(struct spank_handle *sp,
+                           const struct plugin_config *cfg,
+                           struct err *err)
+{
+    char mounts[sizeof(cfg->dir) + sizeof(cfg->run_dir) + 1];
+    (void)snprintf(mounts, sizeof(mounts), "%s:%s", cfg->dir, cfg->run_dir);
+    return slurm_io_setenv(sp, MOUNTS_ENV, mounts, err);
+}
+
+int node_side_check_visible(const struct node_side *n, struct err *err)
+{
+    if (access(n->token_file, R_OK) == 0)
+        return 0;
+    return err_errno(err, errno,
+                     "cannot read %s in the task; a container must show this folder "
+                     "(CONTAINERS in spank_hvd(8))",
+                     n->token_file);
+}
+
 void node_side_release(struct node_side *n)
 {
     if (n->has_refused)

@@ -9,6 +9,7 @@
 
 #include "runtime/base/err.h"
 #include "runtime/contract/contract.h"
+#include "spank_plugin/site.h"
 #include "spank_plugin/slurm_io.h"
 #include "spank_plugin/ticket.h"
 
@@ -44,6 +45,12 @@ int node_side_fill(struct node_side *n, struct spank_handle *sp, struct err *err
 /* A task ends before its program: its exit code is not the program's. */
 void node_side_refuse(struct node_side *n);
 bool node_side_has_refused(const struct node_side *n);
+/* user_init: sets MOUNTS_ENV, in case a plugin after this callback starts a container. */
+int node_side_offer_mounts(struct spank_handle *sp,
+                           const struct plugin_config *cfg,
+                           struct err *err);
+/* task_init: -ENOENT with the reason if a container of the task does not show the token. */
+int node_side_check_visible(const struct node_side *n, struct err *err);
 /* exit, as root: removes the two files and the directory, by three system calls, and
  * the folder with the ranks' pages (pages.h). Accepts any state. */
 void node_side_release(struct node_side *n);

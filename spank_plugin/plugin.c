@@ -264,7 +264,9 @@ int slurm_spank_user_init(spank_t sp, int argc, char *argv[])
     /* even on a node that has failed: it reports that under the token */
     int rc = node_side_open_ticket(&plugin.node, sp, &err);
     if (!rc && !plugin.node_err.code)
-        (void)node_side_fill(&plugin.node, sp, &err); /* err is read below */
+        rc = node_side_fill(&plugin.node, sp, &err);
+    if (!rc && !plugin.node_err.code)
+        (void)node_side_offer_mounts(sp, &plugin.cfg, &err); /* err is read below */
     if (!plugin.node_err.code)
         plugin.node_err = err;
     return 0;

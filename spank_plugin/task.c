@@ -164,16 +164,20 @@ static int task_set_environment(struct spank_handle *sp,
                                 struct err *err)
 {
     const struct tf_roles roles = step_options_roles(opt);
+    int rc = node_side_check_visible(node, err);
+    if (rc)
+        return rc;
     AUTOFREE struct env_pair *env = mem_calloc(CONTRACT_MAX_ENV, sizeof(*env));
     if (!env)
         return err_set(err, -ENOMEM, "out of memory");
     size_t n = 0;
-    int rc = contract_render(c, env, &n, err);
+    rc = contract_render(c, env, &n, err);
     if (rc)
         return rc;
     remove_inherited(sp);
     slurm_io_unsetenv(sp, TICKET_ENV);
     slurm_io_unsetenv(sp, KEYS_ENV);
+    slurm_io_unsetenv(sp, MOUNTS_ENV);
     slurm_io_unsetenv(sp, FIRST_HOST_ENV);
     for (size_t i = 0; i < n && !rc; i++)
         rc = slurm_io_setenv(sp, env[i].name, env[i].value, err);

@@ -27,6 +27,10 @@
  * itself forwards only the last --hvd. */
 #define KEYS_ENV         "SLURM_HVD_KEYS"
 
+/* From user_init to task_init: what a container of the tasks must show at the same path,
+ * DIR:RUN_DIR of plugstack.conf. For enroot/50-ringmaster.sh. */
+#define MOUNTS_ENV       "SLURM_HVD_MOUNTS"
+
 struct ticket {
     struct token token;
     uint16_t port, gate_port;

@@ -11,6 +11,6 @@ include=$cache/slurm-headers/sid/usr/include
 [ -d "$include" ] || "$HERE/headers.sh" >&2
 "$HERE/root.sh" sid "$BUILD/newest/root"
 env -u MAKEFLAGS make -s -C "$ROOT" BUILD="$BUILD/newest" SLURM_INCLUDE="$include" EXTRA_CFLAGS="-isystem $include" \
-    "$BUILD/newest/plain/lib/spank_hvd.so" >&2
+    "$BUILD"/newest/plain/lib/spank_{hvd,box}.so >&2
 exec "$HERE/inroot" "$BUILD/newest/root" env RM_SLURM_RUN=/run/newest BUILD="$BUILD" \
     PLUGIN="$BUILD/newest/plain/lib/spank_hvd.so" "$ROOT/tests/slurm/run.sh"

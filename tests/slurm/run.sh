@@ -205,6 +205,9 @@ trains() { # NAME ARGS...
 [ -f "$train" ] && cp "$train" "$RUN/train_digits.py"
 plugstack "run_dir=$RUNDIR" "dir=$RUN/stage"
 trains 'srun --hvd trains the demo on 2 nodes x 2 tasks' --hvd
+# shellcheck source=tests/slurm/box.sh
+. "$HERE/box.sh"
+plugstack "run_dir=$RUNDIR" "dir=$RUN/stage"
 # shellcheck source=tests/slurm/submit.sh
 . "$HERE/submit.sh"
 servers='a parameter server, a chief and two workers train on two nodes, and all end'

@@ -206,10 +206,8 @@ UNIT_TEST(a_requeued_job_is_the_next_generation)
 /* --- the nodes --- */
 
 /* No task runs, and srun, not the task, prints why. */
-static void expect_closed(const char *sentence)
+static void expect_closed_gate(const char *sentence)
 {
-    gate_start();
-    start_node(sealed_ticket());
     assert_int_equal(child_run_callback(slurm_spank_task_init, args), 1);
     gate_stop();
     assert_false(srun_gate.is_open);
@@ -218,14 +216,24 @@ static void expect_closed(const char *sentence)
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
 }
 
+static void expect_closed(const char *sentence)
+{
+    gate_start();
+    start_node(sealed_ticket());
+    expect_closed_gate(sentence);
+}
+
 UNIT_TEST(a_task_gets_the_contract_and_no_ticket)
 {
     struct stat st;
     char *text = NULL;
     size_t n;
     struct err err = ERR_INIT;
+    char mounts[128];
     gate_start();
     start_node(sealed_ticket());
+    (void)snprintf(mounts, sizeof(mounts), "/opt/ringmaster:%s", run_dir);
+    assert_string_equal(fake_getenv(MOUNTS_ENV), mounts); /* for enroot's hook */
     fake.argv[0] = guard_put("python");
     fake_env("HOROVOD_RANK", "9"); /* of an outer launcher */
     fake_env("OMPI_COMM_WORLD_RANK", "9");
@@ -245,6 +253,7 @@ UNIT_TEST(a_task_gets_the_contract_and_no_ticket)
     assert_null(fake_getenv("OMPI_COMM_WORLD_RANK"));
     assert_null(fake_getenv(TICKET_ENV));
     assert_null(fake_getenv(KEYS_ENV));
+    assert_null(fake_getenv(MOUNTS_ENV));
     const char *token = fake_getenv("HVD_TOKEN_FILE");
     assert_int_equal(stat(token, &st), 0);
     assert_int_equal(st.st_mode & 07777, geteuid() ? 0640 : 0600); /* ACL mask */
@@ -258,6 +267,18 @@ UNIT_TEST(a_task_gets_the_contract_and_no_ticket)
     (void)snprintf(kept, sizeof(kept), "%s", token);
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
     assert_int_equal(access(kept, F_OK), -1);
+}
+
+/* pyxis has started a container without enroot's hook. */
+UNIT_TEST(a_task_in_a_container_without_the_token_keeps_the_gate_closed)
+{
+    char token[128];
+    gate_start();
+    start_node(sealed_ticket());
+    (void)snprintf(token, sizeof(token), "%s/42.0.1.%ld/token", run_dir,
+                   (long)getpid());
+    assert_int_equal(unlink(token), 0);
+    expect_closed_gate("/token in the task; a container must show this folder");
 }
 
 /* --- the folder for pages --- */
