@@ -31,8 +31,8 @@
 #include "runtime/rendezvous/rendezvous.h"
 #include "spank_plugin/probe.h"
 
-#define CONNECT_MS 60000u /* srun listens before it starts the step */
-#define WAIT_MS    120000u
+#define CONNECT_MS 60000u  /* srun listens before it starts the step */
+#define WAIT_MS    600000u /* as long as hvd.init() waits by default */
 
 struct gate {
     struct rdv_server *server;

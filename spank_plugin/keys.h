@@ -28,8 +28,8 @@
 
 #define STEP_KEYS(X)                                                                          \
     X(timeout, START_TIMEOUT, KNOB_HOROVOD_START_TIMEOUT, "",                                 \
-      "how long tasks wait for each other at the start: before their programs (default: 120) " \
-      "and in the runtime (default: 600)")                                                    \
+      "how long tasks wait for each other at the start: before their programs and in the "     \
+      "runtime (default: 600)")                                                               \
     X(iface, COUNT, OWN_IFACE, "NAME",                                                        \
       "network interface of the job's own connections and NCCL's, like ib0 (default: the "    \
       "one on the route to srun)")                                                            \
