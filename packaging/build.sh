@@ -13,8 +13,10 @@ slurm=$(printf '%d.%02d' "0x${number:0:2}" "0x${number:2:2}")
 slurm_next=$(printf '%d.%02d' "0x${number:0:2}" $((0x${number:2:2} + 1)))
 : "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct 2>/dev/null || date +%s)}"
 export SOURCE_DATE_EPOCH
+# who distributes the packages, as Debian's tools name them; without it an address that nobody can have (RFC 2606)
+maintainer="${DEBFULLNAME:-Ringmaster maintainers} <${DEBEMAIL:-maintainers@ringmaster.invalid}>"
 fill() { # FILE.in: with this build's values
-    sed "s/@VERSION@/$version/g; s/@SLURM@/$slurm/g; s/@SLURM_NEXT@/$slurm_next/g
+    sed "s/@VERSION@/$version/g; s/@SLURM@/$slurm/g; s/@SLURM_NEXT@/$slurm_next/g; s|@MAINTAINER@|$maintainer|
         s/@DATE@/$(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")/g" "$1"
 }
 

@@ -6,11 +6,15 @@ import os
 
 from spack.package import *
 
+try:  # Spack 1.0 and later
+    from spack_repo.builtin.build_systems.makefile import MakefilePackage
+except ImportError:
+    pass
+
 
 class Ringmaster(MakefilePackage):
     """Runs Horovod training jobs on Slurm and plain hosts, without Horovod, MPI or ssh."""
 
-    homepage = "https://ringmaster.dev"
     url = f"file://{os.getcwd()}/ringmaster-0.1.0.tar.gz"
     manual_download = True
 
