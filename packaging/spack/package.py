@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Recipe for Spack, in a repository of your own as packages/ringmaster/package.py. Untested: Spack could not
-# be had where it was written. The source is the archive that "make rpm" leaves in build/rpm/SOURCES.
+# Recipe for Spack, in a repository of your own as packages/ringmaster/package.py. Spack 0.23 loads it; no
+# installation was finished. The source is the archive that "make rpm" leaves in build/rpm/SOURCES.
 # flake8: noqa: F403, F405
 import os
 
