@@ -31,6 +31,8 @@ struct door {
     size_t n_listeners;
     struct stranger *v[DOOR_MAX_STRANGERS]; /* oldest first */
     size_t n, max;
+    size_t room, n_doubled; /* door_set_room, and how often it is doubled */
+    uint64_t moved_ns;      /* when room was reached or doubled, or a stranger left */
     uint16_t count[BUCKETS];
     uint64_t resume_ns;  /* 0: listening */
     bool waits_for_room; /* listening may resume earlier, when a stranger leaves */
@@ -98,6 +100,19 @@ int door_listen(struct door *d, int listen_fd, bool is_unix, struct err *err)
     return 0;
 }
 
+void door_set_room(struct door *d, size_t n)
+{
+    d->room = n;
+}
+
+/* How many strangers there may be. */
+static size_t door_room(const struct door *d)
+{
+    size_t n = d->room << d->n_doubled;
+
+    return d->room == 0 || n > d->max ? d->max : n;
+}
+
 /* Stops or resumes listening. */
 static void door_set_listening(struct door *d, uint64_t resume_ns)
 {
@@ -155,7 +170,7 @@ static void stranger_free(struct stranger *s)
 }
 
 /* Frees the strangers whose descriptor is gone. */
-static void door_sweep(struct door *d)
+static void door_sweep(struct door *d, uint64_t now_ns)
 {
     size_t kept = 0;
 
@@ -168,8 +183,11 @@ static void door_sweep(struct door *d)
         }
         d->count[s->bucket]--;
         stranger_free(s);
+        d->moved_ns = now_ns;
     }
     d->n = kept;
+    if (d->n < d->room)
+        d->n_doubled = 0;
 }
 
 static uint64_t stranger_due_ns(const struct stranger *s)
@@ -242,7 +260,22 @@ static bool door_make_room(struct door *d, void *arg, uint64_t now_ns)
         return false;
     }
     door_give_up(d, s, arg, "too many connections without a handshake");
-    door_sweep(d);
+    door_sweep(d, now_ns);
+    return true;
+}
+
+/* Whether one more stranger is too many for now; if so, it has paused. */
+static bool door_holds_back(struct door *d, uint64_t now_ns)
+{
+    if (d->n < door_room(d) || d->n == d->max)
+        return false;
+    if (now_ns >= d->moved_ns + DOOR_STUCK_NS) {
+        d->n_doubled++;
+        d->moved_ns = now_ns;
+        return false;
+    }
+    d->waits_for_room = true;
+    door_set_listening(d, d->moved_ns + DOOR_STUCK_NS);
     return true;
 }
 
@@ -284,6 +317,8 @@ static void door_add(struct door *d, int fd, bool is_unix, uint64_t now_ns)
             (void)snprintf(s->address, sizeof(s->address), "this host");
         d->v[d->n++] = s;
         d->count[s->bucket]++;
+        if (d->n == door_room(d))
+            d->moved_ns = now_ns;
         return;
     }
     if (s)
@@ -308,7 +343,7 @@ door_accept_some(struct door *d, size_t listener, void *arg, uint64_t now_ns)
 
         /* accept itself does not say: without a descriptor it fails even if nobody
          * waits */
-        if (fd_wait(listen_fd, POLLIN, 0) < 0
+        if (fd_wait(listen_fd, POLLIN, 0) < 0 || door_holds_back(d, now_ns)
             || (d->n == d->max && !door_make_room(d, arg, now_ns)))
             return;
         rc = tcp_accept(listen_fd, &fd);
@@ -358,8 +393,8 @@ void door_serve(struct door *d, void *arg, uint64_t now_ns)
             door_step(d, s, arg);
     }
     door_expire(d, arg, now_ns);
-    door_sweep(d);
-    if (d->resume_ns && d->waits_for_room && d->n < d->max)
+    door_sweep(d, now_ns);
+    if (d->resume_ns && d->waits_for_room && d->n < door_room(d))
         door_set_listening(d, 0);
     for (size_t k = 0; k < d->n_listeners; k++) {
         if (has_arrivals[k])

@@ -6,6 +6,9 @@
  *   - Their number is limited. When it is reached, or the process has no descriptor
  *     left, the oldest stranger of the address with the most strangers is closed, once it
  *     had DOOR_GRACE_NS and its last bytes have been read. Members do not count.
+ *   - door_set_room limits them further, so that a crowd of honest clients waits in the
+ *     kernel's queue. This limit counts on progress: when no stranger has left for
+ *     DOOR_STUCK_NS, it is doubled, until the strangers are fewer than it again.
  *   - The first byte must arrive within DOOR_FIRST_BYTE_NS, and all within DOOR_TOTAL_NS.
  *   - Without a descriptor and without strangers, listening pauses (no busy loop).
  *   - At most DOOR_LOGS refusals are logged in DOOR_LOG_NS; the rest is counted.
@@ -25,6 +28,7 @@
 #define DOOR_TOTAL_NS      (10 * NS_PER_S)
 #define DOOR_GRACE_NS      (200 * NS_PER_MS)
 #define DOOR_PAUSE_NS      (100 * NS_PER_MS)
+#define DOOR_STUCK_NS      NS_PER_S
 #define DOOR_LOG_NS        (10 * NS_PER_S)
 #define DOOR_LOGS          8
 #define DOOR_MAX_STRANGERS 512
@@ -62,6 +66,9 @@ int stranger_take(struct stranger *s);
 int door_open(const struct door_kind *kind, struct door **ret, struct err *err);
 /* Watches a listening socket, which stays the caller's and must be non-blocking. */
 int door_listen(struct door *d, int listen_fd, bool is_unix, struct err *err);
+/* At most n strangers from now on, unless they are stuck; 0, as at first: no such
+ * limit. */
+void door_set_room(struct door *d, size_t n);
 /* Readable when door_serve() has something to do. */
 int door_fd(const struct door *d);
 /* When door_serve() must be called at the latest; UINT64_MAX: no time. */

@@ -240,6 +240,56 @@ UNIT_TEST(five_hundred_strangers_keep_no_member_out)
     scene_close();
 }
 
+UNIT_TEST(with_room_for_few_a_crowd_waits_in_the_backlog)
+{
+    scene_open(0);
+    door_set_room(scene.door, 8);
+    for (int i = 0; i < 50; i++)
+        (void)scene_dial(1);
+    scene_send(49, 'x');
+    scene_serve(); /* 0 to 7 are in */
+    assert_int_equal(door_next_ns(scene.door), scene.now_ns + DOOR_STUCK_NS);
+    for (size_t i = 0; i < 41; i++) {
+        scene.now_ns += DOOR_STUCK_NS / 4;
+        scene_send(i, 'x'); /* one leaves, and one comes */
+        scene_serve();
+        assert_int_equal(scene.n_admitted, i + 1);
+    }
+    scene_send(41, 'x');
+    scene_serve();
+    assert_int_equal(scene.n_admitted, 43);
+    scene_close();
+}
+
+UNIT_TEST(the_room_for_strangers_that_are_stuck_is_doubled)
+{
+    scene_open(0);
+    door_set_room(scene.door, 8);
+    for (int i = 0; i < 40; i++) {
+        (void)scene_dial(1);
+        scene_send((size_t)i, '.');
+    }
+    (void)scene_dial(1);
+    scene_send(40, 'x');
+    for (size_t n = 8; n < 64; n *= 2) {
+        scene_serve();
+        assert_int_equal(scene.n_admitted, 0);
+        scene.now_ns += DOOR_STUCK_NS;
+    }
+    scene_serve();
+    assert_int_equal(scene.n_admitted, 1);
+    for (size_t i = 0; i < 40; i++) /* all leave: 8 again */
+        scene_send(i, 'x');
+    scene_serve();
+    assert_int_equal(scene.n_admitted, 41);
+    for (int i = 0; i < 20; i++)
+        (void)scene_dial(1);
+    scene_send(60, 'x');
+    scene_serve();
+    assert_int_equal(scene.n_admitted, 41);
+    scene_close();
+}
+
 /* The process has no descriptor left. */
 UNIT_TEST(without_descriptors_the_oldest_is_closed_or_listening_pauses)
 {
