@@ -98,9 +98,14 @@ int gate_open(int *listen_fd,
     if (rc)
         return rc;
     *listen_fd = -1;
+    const struct rdv_seek seek = {.host = "127.0.0.1",
+                                  .port = t->gate_port,
+                                  .id = &id,
+                                  .rank = n_tasks,
+                                  .size = g->size,
+                                  .is_leaf = true};
     /* here, not in the thread: a connection that fails would be repeated there */
-    rc = rdv_client_connect("127.0.0.1", t->gate_port, &id, n_tasks, g->size,
-                            after_ms(CONNECT_MS), &g->self, err);
+    rc = rdv_client_open(&seek, after_ms(CONNECT_MS), &g->self, err);
     if (!rc)
         rc = gate_start_thread(g, err);
     if (rc) {

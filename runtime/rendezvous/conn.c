@@ -19,7 +19,8 @@
 #include "runtime/base/mem.h"
 #include "runtime/wire/bytes.h"
 
-#define MAX_OUT 16 /* frames that a peer has not read; an honest peer never has more */
+#define MAX_OUT                                                                        \
+    16 /* frames that a peer has not read, besides one for each member behind */
 
 struct rdv_out {
     struct rdv_out *next;
@@ -35,6 +36,7 @@ struct rdv_conn *rdv_conn_new(const struct admitted *m, uint64_t now_ns)
     if (!c)
         return NULL;
     frame_open(&c->in, m->fd, &m->session, RDV_TO_SERVER_MAX);
+    c->max_out = MAX_OUT;
     c->deadline_ns = now_ns + RDV_JOIN_MS * NS_PER_MS;
     (void)snprintf(c->addr, sizeof(c->addr), "%s", m->address);
     return c;
@@ -64,7 +66,7 @@ void rdv_conn_free(struct rdv_conn *c)
 
 static struct rdv_out *out_push(struct rdv_conn *c)
 {
-    struct rdv_out *o = c->n_out < MAX_OUT ? mem_zalloc(sizeof(*o)) : NULL;
+    struct rdv_out *o = c->n_out < c->max_out ? mem_zalloc(sizeof(*o)) : NULL;
 
     if (!o) {
         c->is_dead = true;
@@ -94,20 +96,33 @@ void rdv_conn_send(struct rdv_conn *c, enum rdv_type type, struct rdv_msg *msg)
     rdv_conn_flush(c);
 }
 
-void rdv_conn_refuse(struct rdv_conn *c, enum rdv_code code, const char *text)
+void rdv_conn_refuse(struct rdv_conn *c,
+                     uint32_t place,
+                     uint32_t pass,
+                     enum rdv_code code,
+                     const char *text)
 {
     size_t n = strnlen(text, RDV_MAX_TEXT_BYTES);
-    struct rdv_msg *msg = rdv_msg_new((uint32_t)(4 + n));
+    struct rdv_msg *msg = rdv_msg_new((uint32_t)(RDV_REFUSED_BYTES + n));
 
     if (!msg) {
         c->is_dead = true;
         return;
     }
-    bytes_store_u32(msg->data, (uint32_t)code);
-    memcpy(msg->data + 4, text, n);
+    bytes_store_u32(msg->data, place);
+    bytes_store_u32(msg->data + 4, pass);
+    bytes_store_u32(msg->data + 8, (uint32_t)code);
+    memcpy(msg->data + RDV_REFUSED_BYTES, text, n);
     rdv_msg_seal(msg);
     rdv_conn_send(c, RDV_REFUSED, msg);
     rdv_msg_unref(msg);
+}
+
+void rdv_conn_join(struct rdv_conn *c, uint32_t place, uint32_t size)
+{
+    c->is_member = true;
+    c->place = place;
+    c->max_out = MAX_OUT + size;
 }
 
 void rdv_conn_drain(struct rdv_conn *c, uint64_t now_ns)

@@ -46,8 +46,34 @@ void rdv_server_stop(struct rdv_server *s);
 /* --- client --- */
 struct rdv_client;
 
-/* Connects (with retry until the deadline) and authenticates. host: a name, an address,
- * or several addresses of the same server separated by commas. */
+/* What a member looks for. The caller keeps what the pointers name until the call
+ * returns. */
+struct rdv_seek {
+    /* a name, an address, or several addresses of the same server separated by commas */
+    const char *host;
+    uint16_t port;
+    const struct auth_id *id;
+    uint32_t rank, size; /* in the job */
+    /* The ranks of the world in the order of their places in it, including rank; NULL, 0:
+     * all. Parts may meet at the same time, each in its own rounds. The server refuses
+     * two members that wait for each other with different lists. */
+    const uint32_t *part;
+    uint32_t n_part;
+    /* The first round. The server continues to count over successive worlds, so that a
+     * member that was restarted after the other ranks have met is refused. A process that
+     * forms another world with the same server therefore starts at the round after its
+     * last one. */
+    uint32_t round;
+    bool is_leaf; /* does not relay: this process serves, and has connections enough */
+};
+/* Connects (with retry until the deadline) and authenticates. In a world of more than 16
+ * the connection may lead to another member, and others may be connected to this one; so
+ * all members of such a world should begin their first exchange soon. */
+int rdv_client_open(const struct rdv_seek *seek,
+                    uint64_t deadline_ns,
+                    struct rdv_client **ret,
+                    struct err *err);
+/* The same for a world of all ranks, from round 0 on. */
 int rdv_client_connect(const char *host,
                        uint16_t port,
                        const struct auth_id *id,
@@ -56,20 +82,6 @@ int rdv_client_connect(const char *host,
                        uint64_t deadline_ns,
                        struct rdv_client **ret,
                        struct err *err);
-/* The same for a world of some of the members: part has n_part ranks in the order of
- * their places in that world, including rank (NULL, 0: all). Parts may meet at the same
- * time, each in its own rounds. The server refuses two members that wait for each other
- * with different lists. part must stay valid until this returns. */
-int rdv_client_connect_part(const char *host,
-                            uint16_t port,
-                            const struct auth_id *id,
-                            uint32_t rank,
-                            uint32_t size,
-                            const uint32_t *part,
-                            uint32_t n_part,
-                            uint64_t deadline_ns,
-                            struct rdv_client **ret,
-                            struct err *err);
 /* One round: sends blob (n <= RDV_MAX_BLOB_BYTES), receives all blobs in rank order.
  * ret_blobs is an array of size pointers into one allocation, ret_sizes the lengths;
  * free *ret_blobs with mem_free (one call frees both arrays and all blobs). -ETIMEDOUT
@@ -82,13 +94,8 @@ int rdv_client_exchange(struct rdv_client *c,
                         uint8_t ***ret_blobs,
                         uint32_t **ret_sizes,
                         struct err *err);
-/* The server continues to count rounds over successive worlds, so that a member that
- * was restarted after the other ranks have met is refused. A process that forms another
- * world with the same server therefore starts at the round after its last one. */
 uint32_t rdv_client_round(const struct rdv_client *c); /* the next one */
-void rdv_client_start_at(struct rdv_client *c,
-                         uint32_t round); /* before any exchange */
-/* Address of our end of the connection: the interface on the route to the peer. */
+/* Our address on the route to the server. */
 const char *rdv_client_local_addr(const struct rdv_client *c);
 void rdv_client_close(struct rdv_client *c); /* accepts NULL */
 

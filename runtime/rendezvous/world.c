@@ -51,6 +51,10 @@ int rdv_world_init(struct rdv_world *w, uint32_t size, struct err *err)
         return err_set(err, -EINVAL, "rendezvous for %u ranks, allowed are 1 to %u",
                        size, WORLD_MAX_RANKS);
     w->v = mem_calloc(size, sizeof(*w->v));
+    if (w->v && route_init(&w->route, size) < 0) {
+        mem_free(w->v);
+        w->v = NULL;
+    }
     if (!w->v)
         return err_set(err, -ENOMEM, "out of memory for %u members", size);
     w->size = size;
@@ -63,6 +67,7 @@ void rdv_world_release(struct rdv_world *w)
         mem_free(w->v[i].blob);
     mem_free(w->v);
     mem_free(w->ranks);
+    route_release(&w->route);
     w->v = NULL;
     w->ranks = NULL;
     w->size = 0;
@@ -73,28 +78,26 @@ uint32_t rdv_world_rank(const struct rdv_world *w, uint32_t i)
     return w->ranks ? w->ranks[i] : i;
 }
 
-int rdv_world_join(struct rdv_world *w,
-                   uint32_t rank,
-                   uint32_t size,
-                   void *owner,
-                   void **ret_old,
-                   struct err *err)
+uint32_t rdv_world_admit(struct rdv_world *w, uint32_t rank, void **ret_old)
 {
-    if (size != w->size)
-        return err_set(err, -EINVAL, "rank %u has size %u, but this world has size %u",
-                       rank, size, w->size);
-    if (rank >= size)
-        return err_set(err, -EINVAL, "rank %u is not below size %u", rank, size);
-
     struct rdv_member *m = &w->v[rank];
-    *ret_old = m->owner;
+
     rdv_world_withdraw(w, rank);
+    *ret_old = m->owner;
+    m->owner = NULL;
+    m->pass = ++w->n_passes;
+    return m->pass;
+}
+
+void rdv_world_join(struct rdv_world *w, uint32_t rank, void *owner)
+{
+    struct rdv_member *m = &w->v[rank];
+
     m->owner = owner;
     if (!m->was_seen) {
         m->was_seen = true;
         w->n_seen++;
     }
-    return 0;
 }
 
 void rdv_world_leave(struct rdv_world *w, uint32_t rank, const void *owner)
@@ -103,6 +106,7 @@ void rdv_world_leave(struct rdv_world *w, uint32_t rank, const void *owner)
         return;
     rdv_world_withdraw(w, rank);
     w->v[rank].owner = NULL;
+    route_leave(&w->route, rank);
 }
 
 void rdv_world_withdraw(struct rdv_world *w, uint32_t rank)
@@ -146,6 +150,8 @@ int rdv_world_put(struct rdv_world *w,
         memcpy(m->blob, put->blob, put->n);
     m->n = put->n;
     m->has_put = true;
+    if (m->is_blamed)
+        w->blame[0] = '\0';
     m->wait_ms = put->wait_ms;
     m->deadline_ns = put->wait_ms == RDV_WAIT_FOREVER
                          ? UINT64_MAX
@@ -196,21 +202,40 @@ struct rdv_msg *rdv_world_finish(struct rdv_world *w)
 
 /* --- missing members as text --- */
 
-enum missing { MISSING_ANY, MISSING_LOST, MISSING_LATE };
+enum missing { MISSING_ANY, MISSING_LOST, MISSING_LATE, MISSING_BEHIND };
 
-static bool world_is_missing(const struct rdv_member *m, enum missing kind)
+static bool member_is_late(const struct rdv_member *m)
 {
+    return !m->has_put && m->owner;
+}
+
+/* A late relay keeps back what the members behind it send. */
+static bool world_is_behind(const struct rdv_world *w, uint32_t i)
+{
+    for (uint32_t p = route_parent(&w->route, i); p < w->size;
+         p = route_parent(&w->route, p))
+        if (member_is_late(&w->v[p]))
+            return true;
+    return false;
+}
+
+static bool world_is_missing(const struct rdv_world *w, uint32_t i, enum missing kind)
+{
+    const struct rdv_member *m = &w->v[i];
+
     if (m->has_put)
         return false;
     switch (kind) {
     case MISSING_LOST:
-        return m->was_seen && !m->owner;
+        return m->was_seen && !m->owner && !world_is_behind(w, i);
     case MISSING_LATE:
-        return m->owner != NULL;
+        return member_is_late(m) && !world_is_behind(w, i);
+    case MISSING_BEHIND:
+        return world_is_behind(w, i);
     case MISSING_ANY:
         break;
     }
-    return true;
+    return !world_is_behind(w, i);
 }
 
 static size_t text_add(char *ret, size_t n, size_t size_bytes, const char *s)
@@ -231,11 +256,11 @@ static uint32_t world_list_missing(const struct rdv_world *w,
 
     ret[0] = '\0';
     for (uint32_t i = 0; i < w->size; i++) {
-        if (!world_is_missing(&w->v[i], kind))
+        if (!world_is_missing(w, i, kind))
             continue;
 
         uint32_t end = i, from = rdv_world_rank(w, i), to = from;
-        while (end + 1 < w->size && world_is_missing(&w->v[end + 1], kind)
+        while (end + 1 < w->size && world_is_missing(w, end + 1, kind)
                && rdv_world_rank(w, end + 1) == to + 1) {
             end++;
             to++;
@@ -287,6 +312,21 @@ void rdv_world_missing(const struct rdv_world *w, char *ret, size_t size_bytes)
     }
     if (world_list_missing(w, MISSING_LATE, part, sizeof(part))) {
         n = text_add(ret, n, size_bytes, "; connected but late: ");
+        n = text_add(ret, n, size_bytes, part);
+    }
+    uint32_t n_behind = world_list_missing(w, MISSING_BEHIND, part, sizeof(part));
+    if (n_behind) {
+        (void)snprintf(part, sizeof(part), "; %u more connect through these", n_behind);
         (void)text_add(ret, n, size_bytes, part);
     }
+}
+
+const char *rdv_world_blame(struct rdv_world *w)
+{
+    if (w->blame[0])
+        return w->blame;
+    rdv_world_missing(w, w->blame, sizeof(w->blame));
+    for (uint32_t i = 0; i < w->size; i++)
+        w->v[i].is_blamed = !w->v[i].has_put;
+    return w->blame;
 }

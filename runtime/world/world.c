@@ -339,7 +339,7 @@ static int world_connect_all(struct forming *f, struct err *err)
 /* Rank 0's server names the ranks that are missing. While rank 0 itself is missing, its
  * peers log that. */
 static int
-world_reach_rendezvous(struct forming *f, const struct auth_id *id, struct err *err)
+world_reach_rendezvous(struct forming *f, const struct rdv_seek *seek, struct err *err)
 {
     const struct world *w = f->w;
     const struct contract *c = &w->contract;
@@ -354,9 +354,7 @@ world_reach_rendezvous(struct forming *f, const struct auth_id *id, struct err *
 
         if (is_writer)
             until_ns = earlier_ns(until_ns, waiting_next_ns(since_ns, clock_now_ns()));
-        rc = rdv_client_connect_part(c->rdv_host, c->rdv_port, id, w->job.rank,
-                                     w->job.size, w->part.ranks, w->part.n, until_ns,
-                                     &f->rdv, err);
+        rc = rdv_client_open(seek, until_ns, &f->rdv, err);
         now_ns = clock_now_ns();
         if ((rc != -ETIMEDOUT && rc != -EPIPE) || now_ns < until_ns
             || now_ns >= f->deadline_ns)
@@ -373,11 +371,22 @@ world_join_rendezvous(struct forming *f, struct kept_state *kept, struct err *er
     const struct contract *c = &w->contract;
     const struct auth_id id = {&w->token, c->job_id, c->generation};
     const uint32_t *n_rounds = part_rounds(kept, w);
+    struct rdv_seek seek = {
+        .host = c->rdv_host,
+        .port = c->rdv_port,
+        .id = &id,
+        .rank = w->job.rank,
+        .size = w->job.size,
+        .part = w->part.ranks,
+        .n_part = w->part.n,
+        .is_leaf = kept->server != NULL,
+    };
     int rc;
 
     if (!n_rounds)
         return err_set(err, -ENOMEM, "out of memory");
-    rc = world_reach_rendezvous(f, &id, err);
+    seek.round = *n_rounds;
+    rc = world_reach_rendezvous(f, &seek, err);
     if (rc == -ETIMEDOUT && w->part.ranks && c->rank0_serves)
         return err_prefix(err,
                           "rank 0 of the job, which serves the rendezvous for ranks of "
@@ -385,7 +394,6 @@ world_join_rendezvous(struct forming *f, struct kept_state *kept, struct err *er
                           launcher_name(c->launcher));
     if (rc < 0)
         return rc;
-    rdv_client_start_at(f->rdv, *n_rounds);
     if (c->iface[0])
         return addr_of_iface(c->iface, w->local_addr, sizeof(w->local_addr), err);
     (void)snprintf(w->local_addr, sizeof(w->local_addr), "%s",

@@ -45,12 +45,14 @@ FUZZ_TARGET(world)
     for (size_t i = 0; i + 1 < n; i += 2) {
         uint32_t rank = data[i + 1] % SIZE;
         char *owner = &owners[data[i + 1] / SIZE % 4];
-        struct rdv_put put = {w.round + (data[i] >> 3 & 3) - 1u, data[i], data + i, 2};
+        struct rdv_put put = {rank, w.round + (data[i] >> 3 & 3) - 1u, data[i],
+                              data + i, 2};
         void *old;
 
         switch (data[i] % 5) {
         case 0:
-            (void)rdv_world_join(&w, data[i + 1] % (SIZE + 1), SIZE, owner, &old, NULL);
+            (void)rdv_world_admit(&w, rank, &old);
+            rdv_world_join(&w, rank, owner);
             break;
         case 1:
             if (w.v[rank].owner) /* the server accepts puts of members only */

@@ -31,9 +31,10 @@ UNIT_TEST(a_rendered_round_is_parsed_back)
 
     assert_int_equal(rdv_world_init(&w, 3, NULL), 0);
     for (uint32_t r = 0; r < 3; r++) {
-        struct rdv_put put = {0, RDV_WAIT_FOREVER, (const uint8_t *)"xyz", r};
+        struct rdv_put put = {r, 0, RDV_WAIT_FOREVER, (const uint8_t *)"xyz", r};
 
-        assert_int_equal(rdv_world_join(&w, r, 3, &w, &old, NULL), 0);
+        assert_int_equal(rdv_world_admit(&w, r, &old), r + 1);
+        rdv_world_join(&w, r, &w);
         assert_false(rdv_world_is_full(&w));
         assert_int_equal(rdv_world_put(&w, r, &put, 0, NULL), 0);
         assert_int_equal(rdv_world_put(&w, r, &put, 0, NULL), -EPROTO);
@@ -65,9 +66,10 @@ UNIT_TEST(many_missing_are_counted_not_listed)
 
     assert_int_equal(rdv_world_init(&w, 1000, NULL), 0);
     for (uint32_t r = 0; r < 1000; r += 2) {
-        struct rdv_put put = {0, 0, NULL, 0};
+        struct rdv_put put = {r, 0, 0, NULL, 0};
 
-        assert_int_equal(rdv_world_join(&w, r, 1000, &w, &old, NULL), 0);
+        (void)rdv_world_admit(&w, r, &old);
+        rdv_world_join(&w, r, &w);
         assert_int_equal(rdv_world_put(&w, r, &put, 0, NULL), 0);
     }
     rdv_world_missing(&w, text, sizeof(text));
@@ -87,13 +89,14 @@ UNIT_TEST(a_waiting_world_needs_a_line_after_10_s_and_then_every_minute)
         bool needs_line;
     } t[] = {{100, false}, {109, false}, {110, true}, {110, false}, {169, false},
              {171, true},  {172, false}, {230, true}, {600, true},  {601, false}};
-    const struct rdv_put put = {0, RDV_WAIT_FOREVER, NULL, 0};
+    const struct rdv_put put = {0, 0, RDV_WAIT_FOREVER, NULL, 0};
     CLEANUP(rdv_world_release) struct rdv_world w;
     void *old;
 
     assert_int_equal(rdv_world_init(&w, 2, NULL), 0);
     assert_false(rdv_world_needs_line(&w, 1000 * NS_PER_S)); /* nobody waits */
-    assert_int_equal(rdv_world_join(&w, 0, 2, &w, &old, NULL), 0);
+    (void)rdv_world_admit(&w, 0, &old);
+    rdv_world_join(&w, 0, &w);
     assert_int_equal(rdv_world_put(&w, 0, &put, 100 * NS_PER_S, NULL), 0);
     for (size_t i = 0; i < ARRAY_LEN(t); i++)
         assert_int_equal(rdv_world_needs_line(&w, t[i].at_s * NS_PER_S),
@@ -107,14 +110,18 @@ UNIT_TEST(a_waiting_world_needs_a_line_after_10_s_and_then_every_minute)
 
 UNIT_TEST(a_refusal_has_no_control_characters)
 {
-    uint8_t p[] = "\2\0\0\0rank\n1\x1b[0m";
-    struct err e = ERR_INIT;
+    uint8_t p[] = "\7\0\0\0\5\0\0\0\2\0\0\0rank\n1\x1b[0m";
+    struct rdv_refused r;
 
-    assert_int_equal(rdv_refused_parse(p, sizeof(p) - 1, &e), -ECANCELED);
-    assert_string_equal(e.text, "rank 1 [0m");
-    p[0] = 99;
-    assert_int_equal(rdv_refused_parse(p, sizeof(p) - 1, &e), -EPROTO);
-    assert_int_equal(rdv_refused_parse(p, 3, &e), -EPROTO);
+    assert_int_equal(rdv_refused_parse(p, sizeof(p) - 1, &r, NULL), 0);
+    assert_int_equal(r.place, 7);
+    assert_int_equal(r.pass, 5);
+    assert_int_equal(r.why.code, -ECANCELED);
+    assert_string_equal(r.why.text, "rank 1 [0m");
+    p[8] = 99;
+    assert_int_equal(rdv_refused_parse(p, sizeof(p) - 1, &r, NULL), 0);
+    assert_int_equal(r.why.code, -EPROTO);
+    assert_int_equal(rdv_refused_parse(p, 11, &r, NULL), -EPROTO);
 }
 
 /* --- an authenticated peer that breaks the protocol --- */
@@ -154,9 +161,9 @@ static int raw_recv(struct frame_conn *c)
 
 UNIT_TEST(a_member_that_breaks_the_protocol_is_dropped)
 {
-    static const uint8_t join0[8] = {0, 0, 0, 0, 2, 0, 0, 0};
-    static const uint8_t put0[9] = {0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 'x'};
-    static const uint8_t put9[9] = {9, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 'x'};
+    static const uint8_t join0[24] = {[4] = 2};
+    static const uint8_t put0[13] = {[8] = 0xff, 0xff, 0xff, 0xff, 'x'};
+    static const uint8_t put9[13] = {[4] = 9, [8] = 0xff, 0xff, 0xff, 0xff, 'x'};
     struct rdv_server *s = NULL;
     const struct auth_id id = {&token_a, "j", 0};
     struct rdv_client *c = NULL;
