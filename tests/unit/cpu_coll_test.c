@@ -271,6 +271,20 @@ static int body_mixed_up(struct rank *r)
     return rc;
 }
 
+/* Each collective twice, beginning with one of them: the mesh of a large world is
+ * completed by the first one that must. */
+static int body_large(struct rank *r)
+{
+    const size_t first = *(const size_t *)r->arg;
+    int rc = 0;
+    for (size_t i = 0; i < 2 * n_colls(r) && rc == 0; i++) {
+        struct batch b = {
+            .coll = colls[(first + i) % n_colls(r)], .dtype = DT_I32, .root = 5};
+        rc = collective_once(r, &b, i < n_colls(r) ? 300 : 9000, i & 1);
+    }
+    return rc;
+}
+
 static const struct refused {
     enum collective coll;
     enum reduce_op op;
@@ -311,6 +325,16 @@ static int body_refused(struct rank *r)
 UNIT_TEST(every_collective_on_every_topology)
 {
     worlds_run(body_each);
+}
+
+/* By gather, by alltoall, and after a ring of allgathers by reduce. */
+UNIT_TEST(a_large_mesh_is_completed_by_any_collective)
+{
+    static const size_t firsts[] = {3, 4, 5};
+    for (size_t i = 0; i < ARRAY_LEN(firsts); i++) {
+        struct world w = {.body = body_large, .timeout_s = 100, .arg = &firsts[i]};
+        world_check(&w, 18, true, NULL);
+    }
 }
 
 UNIT_TEST(operations_leave_nothing_behind)

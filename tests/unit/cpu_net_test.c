@@ -74,4 +74,55 @@ UNIT_TEST(values_leave_before_the_sum_covers_them)
     party_run("ab", body_late_reader, 0);
 }
 
+static uint32_t count_connected(const struct cpu *c)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->net.n; i++)
+        n += c->net.peers[i].fd >= 0;
+    return n;
+}
+
+static int sum_of_ones(struct backend *b, struct party *p, uint64_t n, char *said)
+{
+    struct err err = ERR_INIT;
+    int32_t *x = calloc(n, sizeof(*x));
+    int rc = 0;
+    for (uint64_t i = 0; i < n; i++)
+        x[i] = 1;
+    if (sum_run(b, DT_I32, x, n, &err) < 0)
+        rc = FAIL("%s", err.text);
+    for (uint64_t i = 0; i < n && rc == 0; i++)
+        if (x[i] != (int32_t)p->size)
+            rc = FAIL("sum %llu: %d", (unsigned long long)i, x[i]);
+    free(x);
+    return rc;
+}
+
+/* Eighteen members around a ring: the neighbours at the distances 1, 2, 4, 8 and 16 in
+ * both directions are eight different ones. */
+static int body_large_mesh(struct backend *b, uint32_t me, struct party *p, char *said)
+{
+    const struct cpu *c = (struct cpu *)b;
+    struct err err = ERR_INIT;
+    (void)me;
+    if (count_connected(c) != 8)
+        return FAIL("%u connections at first", count_connected(c));
+    if (barrier_run(b, &err) < 0)
+        return FAIL("%s", err.text);
+    if (sum_of_ones(b, p, 100, said) != 0)
+        return 1;
+    if (count_connected(c) != 8 || !c->net.rest)
+        return FAIL("%u connections after a small sum", count_connected(c));
+    if (sum_of_ones(b, p, 100000, said) != 0)
+        return 1;
+    if (count_connected(c) != p->size - 1 || c->net.rest)
+        return FAIL("%u connections after a large sum", count_connected(c));
+    return 0;
+}
+
+UNIT_TEST(a_large_mesh_is_completed_when_all_must_send_to_all)
+{
+    party_run("abcdefghijklmnopqr", body_large_mesh, 0);
+}
+
 UNIT_MAIN(NULL, NULL)

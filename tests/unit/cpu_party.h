@@ -13,7 +13,7 @@
 #include "tests/unit/cpu_batch.h"
 #include "tests/unit/unit.h"
 
-enum { MAX_MEMBERS = 10, N_EXCHANGES = 3, SAID_BYTES = 640 };
+enum { MAX_MEMBERS = 18, N_EXCHANGES = 3, SAID_BYTES = 640 };
 /* Ends a hang: spinning members need a turn of the processors each. */
 enum { PARTY_LIMIT_S = 240 };
 

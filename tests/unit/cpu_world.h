@@ -14,7 +14,7 @@
 #include "tests/unit/cpu_batch.h"
 #include "tests/unit/unit.h"
 
-enum { WORLD_MAX = 8, WORLD_ROUNDS = 3, WORLD_BLOB = 1024 };
+enum { WORLD_MAX = 18, WORLD_ROUNDS = 3, WORLD_BLOB = 1024 };
 
 struct world_mem { /* shared by parent and ranks */
     atomic_uint n_in[WORLD_ROUNDS];

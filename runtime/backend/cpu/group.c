@@ -185,7 +185,7 @@ static int connect_leaders(struct cpu *c, const struct waiter *w, struct err *er
                          .me = c->host,
                          .ranks = leaders,
                          .by_rank = by_rank};
-    int rc = net_connect(&c->net, &j, c->tcp_fd, err);
+    int rc = net_connect(&c->net, &j, &c->tcp_fd, err);
     c->net.w = &c->w;
     return rc;
 }

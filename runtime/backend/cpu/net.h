@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TCP between the hosts' leaders: a full mesh, full-duplex transfers, and the
- * collectives on them. */
+/* TCP between the hosts' leaders: a mesh, full-duplex transfers, and the collectives on
+ * them.
+ *
+ * Up to NET_FULL_MAX members the mesh is full from the start. More members connect to
+ * their neighbours first: those at a distance of a power of two, in either direction
+ * around the ring of members. A barrier, an agreement, a broadcast, an allgather and a
+ * small sum need no other ones. The first collective in which all members send to all
+ * completes the mesh. */
 #ifndef RUNTIME_BACKEND_CPU_NET_H
 #define RUNTIME_BACKEND_CPU_NET_H
 
@@ -20,6 +26,7 @@
 #define NET_CHUNK_MAX     (256u << 10) /* largest part of it; 3 a member */
 #define NET_CHUNK_MIN     4096
 #define NET_LEAD_BYTES    256
+#define NET_FULL_MAX      16  /* members that are all connected from the start */
 #define NET_ALIGN         64u /* all that is sent is a multiple of it */
 
 struct net_flow {      /* one direction of a connection */
@@ -44,6 +51,7 @@ struct net_peer {
     struct block_stream out, in; /* their blocks */
 };
 struct net_lane; /* net_reduce.c: the state of a reduction per member */
+struct net_rest; /* net_join.c: what is needed to complete the mesh */
 struct pollfd;
 struct net {
     uint32_t n, me;
@@ -61,20 +69,23 @@ struct net {
     struct net_lane *lanes; /* [n] */
     struct pollfd *polls;   /* [n] */
     int64_t lost;           /* global rank whose connection broke, -1: none */
+    struct net_rest *rest;  /* NULL: the mesh is full */
 };
 
 struct tuning;
 /* Equal on all members, between two collectives. */
 void net_set_tuning(struct net *net, const struct tuning *t);
 
-/* Connects the mesh: each member connects to those before it and accepts those after
- * it; every connection is authenticated as ROLE_DATA. peers[n] gives addresses;
- * listen_fd remains the caller's. */
+/* Connects the mesh, or of a large one the neighbours: each member connects to those
+ * before it and accepts those after it; every connection is authenticated as ROLE_DATA.
+ * peers[n] gives addresses. *listen_fd remains the caller's, or becomes -1: then the mesh
+ * keeps it until it is full. */
 struct net_join {
     const struct auth_id *id;
     const struct waiter *w;
     enum data_check check;
     uint64_t deadline_ns;
+    bool is_rest;             /* all that are missing, not the neighbours only */
     uint64_t peer_timeout_ns; /* for the kernel: unanswered data means a lost peer */
     uint32_t n, me;
     const uint32_t *ranks;      /* [n] ascending */
@@ -82,8 +93,11 @@ struct net_join {
 };
 int net_connect(struct net *net,
                 const struct net_join *j,
-                int listen_fd,
+                int *listen_fd,
                 struct err *err);
+/* All members call it together, before each collective in which members that are no
+ * neighbours send to each other. Connects what is missing. */
+int net_complete(struct net *net, struct err *err);
 void net_close(struct net *net); /* accepts a struct whose peers are NULL */
 
 /* Moves bytes in all flows of all members at once until all are empty. After every

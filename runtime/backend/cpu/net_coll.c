@@ -4,6 +4,7 @@
  *   broadcast  small: binomial tree; large: a chain in which each member forwards each
  *              block once it is complete and right
  *   barrier    dissemination, one byte per step
+ *   allgather  while the mesh is not full: a ring, block by block
  *   all other  each member sends to all at once: the same number of bytes as in a ring,
  *              without its steps
  *
@@ -105,6 +106,9 @@ int net_alltoallv(struct net *net,
                   const struct vec *recv,
                   struct err *err)
 {
+    int rc = net_complete(net, err);
+    if (rc < 0)
+        return rc;
     for (uint32_t j = 0; j < net->n; j++) {
         struct cursor cs = cursor_at(&send[j]), cr = cursor_at(&recv[j]);
         if (j == net->me)
@@ -117,9 +121,26 @@ int net_alltoallv(struct net *net,
     return net_run(net, NULL, NULL, err);
 }
 
+/* Step k: the block of the member k before us is sent to the next member. */
+static int allgather_ring(struct net *net, const struct vec *v, struct err *err)
+{
+    uint32_t n = net->n, me = net->me, next = (me + 1) % n, prev = (me + n - 1) % n;
+    for (uint32_t k = 0; k < n - 1; k++) {
+        net_queue_receive(net, prev, &v[(me + n - k - 1) % n]);
+        net_queue_send(net, next, &v[(me + n - k) % n]);
+        net->peers[next].send.is_out = k > 0; /* it has arrived there */
+        int rc = net_run(net, NULL, NULL, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
 int net_allgather(struct net *net, const struct vec *v, struct err *err)
 {
     const struct vec *own = &v[net->me];
+    if (net->rest)
+        return allgather_ring(net, v, err);
     for (uint32_t j = 0; j < net->n; j++) {
         struct cursor cs = cursor_at(own), cr = cursor_at(&v[j]);
         if (j == net->me)
@@ -134,6 +155,9 @@ int net_allgather(struct net *net, const struct vec *v, struct err *err)
 int net_gather(struct net *net, const struct vec *v, uint32_t root, struct err *err)
 {
     struct cursor own = cursor_at(&v[net->me]);
+    int rc = net_complete(net, err);
+    if (rc < 0)
+        return rc;
     if (net->me != root)
         net_queue_send(net, root, &v[net->me]);
     for (uint32_t j = 0; j < net->n && net->me == root; j++)

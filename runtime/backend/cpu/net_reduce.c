@@ -322,6 +322,9 @@ static int fold_run(struct mesh_fold *f, struct err *err)
     uint64_t max = 0;
     if (net->n == 0)
         return err_set(err, -EINVAL, "reduction without members");
+    int rc = net_complete(net, err);
+    if (rc < 0)
+        return rc;
     f->chunk = net->n_scratch / (SLOTS * (size_t)net->n) & ~(size_t)63;
     if (f->chunk > chunk_max(net))
         f->chunk = chunk_max(net);
