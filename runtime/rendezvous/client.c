@@ -4,7 +4,7 @@
  *
  * The server enforces a member's deadline, because only the server can list the missing
  * ranks: PUT carries the remaining milliseconds, and the client waits GRACE_MS longer
- * for the answer. A server that is silent beyond that is reported as not answering.
+ * for the answer, in a large world more (client_limit). A server that is silent beyond that is reported as not answering.
  * After an answer other than ALL, CANCELED or TIMEOUT, and after every broken transfer,
  * the connection cannot be used again (is_broken). Only the loss of a relay is repaired,
  * within a round: the member connects in another way and puts again. */
@@ -20,6 +20,8 @@
 #include "runtime/wire/bytes.h"
 
 #define GRACE_MS 1000u
+#define TREE_MS  2000u /* more in a large world */
+#define HOP_MS   1000u /* and for each relay on the way */
 #define FLUSH_NS (2 * NS_PER_S)
 
 static uint64_t deadline_limit(uint64_t deadline_ns, uint64_t ms)
@@ -92,6 +94,16 @@ int rdv_client_connect(const char *host,
 
 /* --- one round --- */
 
+/* Later than the deadlines of those above: a relay that hangs is named by the member that
+ * is connected to it, and that passes the text down. */
+static uint64_t client_limit(const struct rdv_client *c, uint64_t deadline_ns)
+{
+    const uint64_t tree_ms =
+        c->size > RDV_DIRECT_MAX ? TREE_MS + (uint64_t)HOP_MS * c->via.depth : 0;
+
+    return deadline_limit(deadline_ns, GRACE_MS + tree_ms);
+}
+
 static int client_put(struct rdv_client *c,
                       const void *blob,
                       uint32_t n,
@@ -110,7 +122,7 @@ static int client_put(struct rdv_client *c,
         memcpy(payload + RDV_PUT_BYTES, blob, n);
     rc = frame_send(&c->conn, RDV_PUT, payload, RDV_PUT_BYTES + (size_t)n);
     if (rc == 0 && !c->relay)
-        rc = frame_flush_until(&c->conn, deadline_limit(deadline_ns, GRACE_MS));
+        rc = frame_flush_until(&c->conn, client_limit(c, deadline_ns));
     /* after EPIPE the server's last frame may still be readable */
     return rc == 0 || rc == -EPIPE ? 0 : reach_explain(c, rc, err);
 }
@@ -127,6 +139,8 @@ static int client_refused(struct rdv_client *c, const struct frame *f, struct er
             relay_refuse(c->relay, &refused);
         return 0;
     }
+    if (rc == 0 && refused.place == RDV_NO_PLACE && c->relay)
+        relay_refuse_all(c->relay, refused.why.text);
     if (rc == 0)
         rc = err_set(err, refused.why.code, "%s", refused.why.text);
     c->is_broken = rc != -ETIMEDOUT && rc != -ECANCELED;
@@ -180,7 +194,7 @@ static int client_try_round(struct rdv_client *c,
                             struct frame *ret,
                             struct err *err)
 {
-    const uint64_t limit_ns = deadline_limit(deadline_ns, GRACE_MS);
+    const uint64_t limit_ns = client_limit(c, deadline_ns);
     int rc = client_put(c, blob, n, deadline_ns, err);
 
     rc = rc < 0 ? rc : client_wait(c, limit_ns, ret, err);
@@ -189,6 +203,8 @@ static int client_try_round(struct rdv_client *c,
         return err_set(err, -ENOMEM, "out of memory for %zu bytes of the rendezvous",
                        ret->n);
     }
+    if (c->relay && rc == -ETIMEDOUT && c->is_broken)
+        relay_refuse_all(c->relay, err ? err->text : "the rendezvous does not answer");
     if (c->relay && !c->is_cut) /* what is sent down before a refusal of our own, too */
         relay_flush(c->relay, rc == 0 ? limit_ns : clock_now_ns() + FLUSH_NS);
     return rc;

@@ -37,8 +37,8 @@ void rdv_conn_flush(struct rdv_conn *c); /* writes as much as the socket accepts
 /* Queues a frame and takes a reference to msg (NULL: no payload). Out of memory:
  * is_dead. */
 void rdv_conn_send(struct rdv_conn *c, enum rdv_type type, struct rdv_msg *msg);
-/* Refuses the member with this place and pass, or, RDV_NO_PLACE and 0, the one that the
- * connection belongs to and that has not joined. */
+/* Refuses the member with this place and pass, or, RDV_NO_PLACE and 0, all that the
+ * connection carries, whether they have joined or not. */
 void rdv_conn_refuse(struct rdv_conn *c,
                      uint32_t place,
                      uint32_t pass,

@@ -64,12 +64,14 @@ int rdv_redirect_parse(const uint8_t *p,
     r.place = bytes_u32(&in);
     r.pass = bytes_u32(&in);
     r.relay = bytes_u32(&in);
+    r.depth = bytes_u32(&in);
     port = bytes_u32(&in);
     bytes_host(&in, r.addr, sizeof(r.addr));
     if (bytes_end(&in, "REDIRECT", err) < 0)
         return -EPROTO;
-    if (port == 0 || port > UINT16_MAX)
-        return err_set(err, -EPROTO, "REDIRECT has port %u", port);
+    if (port == 0 || port > UINT16_MAX || r.depth > WORLD_MAX_RANKS)
+        return err_set(err, -EPROTO, "REDIRECT has port %u and depth %u", port,
+                       r.depth);
     r.port = (uint16_t)port;
     *ret = r;
     return 0;

@@ -6,20 +6,22 @@
  *   JOIN      rank:4 size:4 round:4 port:4       member -> server, the first frame
  *             lost:4 lost_port:4 part:4*n
  *   WELCOME   place:4 pass:4                     answer to JOIN or ENTER
- *   REDIRECT  place:4 pass:4 relay:4 port:4      server -> member, answer to JOIN: connect
- *             address                            to this member instead
+ *   REDIRECT  place:4 pass:4 relay:4 depth:4     server -> member, answer to JOIN: connect
+ *             port:4 address                     to this member instead
  *   ENTER     place:4 pass:4 size:4              member -> relay, the first frame; and up
  *   LEFT      place:4                            relay, up: it has lost this member
  *   PUT       place:4 round:4 wait_ms:4 blob     member, up
  *   ALL       round:4 count:4 size:4*count       down to all, the answer to PUT
  *             blobs
- *   REFUSED   place:4 pass:4 code:4 message      down to one, an answer to JOIN or PUT
+ *   REFUSED   place:4 pass:4 code:4 message      down to one, an answer to JOIN or PUT;
+ *                                              without a place to all on the connection
  *
  *   place      of the member in its world
  *   pass       number of its JOIN among those of its world: a later process of the same
  *              rank, or a later connection, has another one
  *   round      the first one that it takes part in
  *   port       at which it relays; 0: it does not
+ *   depth      relays between the member and the server
  *   lost       place of the relay that it has lost, with its port; RDV_NO_PLACE: none
  *   part       the ranks of the member's world in their order; absent: all ranks
  *   wait_ms    0xffffffff: no deadline */
@@ -63,7 +65,7 @@ struct rdv_join {
     const uint8_t *part; /* into the payload; 4 bytes each */
 };
 struct rdv_redirect {
-    uint32_t place, pass, relay;
+    uint32_t place, pass, relay, depth;
     uint16_t port;
     char addr[64];
 };

@@ -246,6 +246,13 @@ void relay_refuse(struct rdv_relay *r, const struct rdv_refused *refused)
                         refused_code(refused->why.code), refused->why.text);
 }
 
+void relay_refuse_all(struct rdv_relay *r, const char *text)
+{
+    for (struct rdv_conn *c = r->hub.first; c; c = c->next)
+        if (c->is_member && !c->is_dead)
+            rdv_conn_refuse(c, RDV_NO_PLACE, 0, RDV_CODE_TIMEOUT, text);
+}
+
 void relay_flush(struct rdv_relay *r, uint64_t until_ns)
 {
     if (!rdv_hub_has_output(&r->hub))

@@ -28,6 +28,8 @@ int relay_turn(struct rdv_relay *r, uint64_t until_ns);
 int relay_send_all(struct rdv_relay *r, const struct frame *f);
 /* A refusal of another member. */
 void relay_refuse(struct rdv_relay *r, const struct rdv_refused *refused);
+/* The connection does not answer: all members below fail by this text. */
+void relay_refuse_all(struct rdv_relay *r, const char *text);
 /* Sends what is unsent to the members below. */
 void relay_flush(struct rdv_relay *r, uint64_t until_ns);
 void relay_free(struct rdv_relay *r); /* accepts NULL */

@@ -178,6 +178,7 @@ static void send_place(struct rdv_conn *c,
     bytes_put_u32(&b, w->v[place].pass);
     if (relay != ROUTE_SERVER) {
         bytes_put_u32(&b, relay);
+        bytes_put_u32(&b, route_depth(&w->route, place));
         bytes_put_u32(&b, w->route.v[relay].port);
         bytes_put_str(&b, w->route.v[relay].addr);
     }

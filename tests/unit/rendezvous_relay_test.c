@@ -121,7 +121,7 @@ static int member_do_round(struct rdv_client *c,
 /* Returns the deadline of the second round, which some may not live to see. */
 static uint64_t member_between(const struct large *l, uint32_t rank, uint32_t wait_ms)
 {
-    uint64_t none = 0, soon = in_ms(6000);
+    uint64_t none = 0, soon = in_ms(10000);
 
     if (rank == l->quits[0] || rank == l->quits[1])
         _exit(0);
@@ -180,8 +180,8 @@ member_start(struct large *l, uint32_t rank, uint32_t n_worlds, uint32_t wait_ms
     assert_true(l->pid[rank] >= 0);
     if (l->pid[rank] > 0)
         return;
-    if (!l->server)
-        fd_close(&l->listen_fd);
+    for (int fd = 3; fd < 1024; fd++) /* the server's, which would not close */
+        (void)close(fd);
     r->rc = member_run(l, rank, n_worlds, wait_ms, &err);
     memcpy(r->text, err.text, sizeof(r->text));
     _exit(0);
@@ -279,7 +279,7 @@ UNIT_TEST(no_process_of_a_large_world_has_many_connections)
             fail_msg("rank %u: %d: %s", i, l.report[i].rc, l.report[i].text);
         if (l.report[i].n_socket > member_max)
             member_max = l.report[i].n_socket;
-        n_relays += l.report[i].n_socket > at_first + 5;
+        n_relays += l.report[i].n_socket > at_first + 3;
     }
     print_message("%u members: %llu ms, server %u sockets, members %u\n", size,
                   (unsigned long long)((clock_now_ns() - begin_ns) / NS_PER_MS),
@@ -306,22 +306,23 @@ UNIT_TEST(the_loss_of_a_relay_is_repaired)
     large_release(&l);
 }
 
-/* Relays in a chain: 0 - 8 - 72; the last is below the second when the first dies. */
+/* Relays in a chain: 0 - 3 - 12; all three die. */
 UNIT_TEST(a_whole_branch_finds_another_way)
 {
+    static const uint32_t chain[] = {0, 3, 12};
     static struct large l;
 
-    large_init(&l, 100);
+    large_init(&l, 60);
     large_serve(&l);
-    large_start(&l, 0, 99, LONG_MS);
-    for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(kill(l.pid[i * 8], SIGKILL), 0);
-        member_end(&l, i * 8);
+    large_start(&l, 0, 59, LONG_MS);
+    for (size_t i = 0; i < ARRAY_LEN(chain); i++) {
+        assert_int_equal(kill(l.pid[chain[i]], SIGKILL), 0);
+        member_end(&l, chain[i]);
     }
-    for (uint32_t i = 0; i < 3; i++)
-        member_start(&l, i * 8, 1, LONG_MS);
-    member_start(&l, 99, 1, LONG_MS);
-    large_expect_success(&l, 0, 100);
+    for (size_t i = 0; i < ARRAY_LEN(chain); i++)
+        member_start(&l, chain[i], 1, LONG_MS);
+    member_start(&l, 59, 1, LONG_MS);
+    large_expect_success(&l, 0, 60);
     large_release(&l);
 }
 
