@@ -26,19 +26,19 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/contract/hostlist.h"
+#include "runtime/launch/core/record_text.h"
 #include "runtime/launch/core/step_line.h"
 #include "runtime/launch/live_lead.h"
 #include "runtime/launch/report.h"
 #include "runtime/launch/step_srun.h"
 #include "runtime/live/live_text.h"
 
-#define PRINT_NS   (LIVE_EVERY_S * NS_PER_S)
-#define RATES_NS   (8 * NS_PER_S)  /* after this a report needs no rates */
-#define ANSWER_NS  (15 * NS_PER_S) /* for the other nodes, after the first */
-#define FIRST_NS   (30 * NS_PER_S) /* for the first node */
-#define COMMENT_NS (60 * NS_PER_S)
-#define QUERY_MAX  (1u << 20)
-#define INPUT_MAX  (1u << 20)
+#define PRINT_NS  (LIVE_EVERY_S * NS_PER_S)
+#define RATES_NS  (8 * NS_PER_S)  /* after this a report needs no rates */
+#define ANSWER_NS (15 * NS_PER_S) /* for the other nodes, after the first */
+#define FIRST_NS  (30 * NS_PER_S) /* for the first node */
+#define QUERY_MAX (1u << 20)
+#define INPUT_MAX (1u << 20)
 
 struct step_peer { /* the process on a node */
     struct step_part part;
@@ -46,7 +46,7 @@ struct step_peer { /* the process on a node */
 };
 
 struct step_watch {
-    bool is_json, with_ranks, repeats, comments;
+    bool is_json, is_line, with_ranks, repeats;
     struct slurm_commands slurm;
     struct step_word word;
     struct step_found found;
@@ -62,19 +62,18 @@ struct step_watch {
     struct strbuf stall; /* that came before has_world */
     bool has_stall;
     struct strbuf in;
-    uint64_t begin_ns, print_ns, comment_ns;
+    uint64_t begin_ns, print_ns;
     bool has_printed;
 };
 
 static const char usage[] =
-    "usage: hvd-status [--watch] [--json] [--verbose] [--comment] JOB[.STEP]\n\n"
-    "Prints what the ranks of a running srun --hvd do: progress, stall, straggler.\n"
+    "usage: hvd-status [--watch] [--json | --line] [--verbose] JOB[.STEP]\n\n"
+    "Prints what the ranks of a running srun --hvd do: progress, stall, straggler;\n"
+    "of one that has ended, its first failure.\n"
     "  --watch    every 5 seconds, until the step ends\n"
     "  --json     one JSON object a report\n"
-    "  --verbose  also each rank and, in a stall, the stacks\n"
-    "  --comment  with --watch: puts one line into the job's comment, once a minute "
-    "at\n"
-    "             most (squeue -O Comment, scontrol show job)\n";
+    "  --line     one line a report\n"
+    "  --verbose  also each rank and, in a stall, the stacks\n";
 
 /* --- the lead --------------------------------------------------------------------- */
 
@@ -264,24 +263,6 @@ static void watch_put_ranks(const struct step_watch *w, struct strbuf *out)
         strbuf_puts(out, "]\n");
 }
 
-static void watch_comment(struct step_watch *w, const struct live_report *r)
-{
-    CLEANUP(strbuf_release) struct strbuf out = {0}, line = {0};
-    char scontrol[] = "scontrol", update[] = "update", job[32];
-    struct err err = ERR_INIT;
-
-    strbuf_init(&out, 4096);
-    strbuf_init(&line, 1024);
-    strbuf_puts(&line, "Comment=");
-    live_report_line(r, &line);
-    (void)snprintf(job, sizeof(job), "JobId=%u", w->found.job);
-    char *argv[] = {scontrol, update, job, line.p, NULL};
-    w->comment_ns = clock_now_ns() + COMMENT_NS;
-    if (strbuf_status(&line) == 0
-        && slurm_commands_run(&w->slurm, argv, SLURM_COMMAND_MS, &out, &err) < 0)
-        fprintf(stderr, "hvd-status: the job's comment: %s\n", err.text);
-}
-
 static void watch_print(struct step_watch *w)
 {
     AUTOFREE struct live_report *r = mem_alloc(sizeof(*r));
@@ -292,12 +273,16 @@ static void watch_print(struct step_watch *w)
     strbuf_init(&out, REPORT_TEXT_MAX);
     live_job_advance(&w->lead.job, clock_now_ns());
     live_job_report(&w->lead.job, clock_wall_us(), r);
-    if (w->repeats && !w->is_json && isatty(1))
+    if (r->state == LIVE_STARTING && w->n_with_ranks < w->hosts.n && w->world_ms == 0) {
+        r->state = LIVE_MEETING; /* tasks wait at the gate for those of other nodes */
+        r->n_present = w->n_with_ranks;
+    }
+    if (w->repeats && !w->is_json && !w->is_line && isatty(1))
         strbuf_puts(&out, "\033[H\033[2J");
-    else if (w->has_printed && !w->is_json)
+    else if (w->has_printed && !w->is_json && !w->is_line)
         strbuf_putc(&out, '\n');
-    if (w->is_json) {
-        live_report_json(r, &out);
+    if (w->is_json || w->is_line) {
+        (w->is_json ? live_report_json : live_report_line)(r, &out);
         strbuf_putc(&out, '\n');
     } else {
         strbuf_printf(&out, "Slurm job %u, step %u, on %s\n", w->found.job,
@@ -311,8 +296,6 @@ static void watch_print(struct step_watch *w)
     (void)fwrite(strbuf_str(&out), 1, out.n, stdout);
     (void)fflush(stdout);
     w->has_printed = true;
-    if (w->comments && clock_now_ns() >= w->comment_ns)
-        watch_comment(w, r);
 }
 
 /* --- the loop --------------------------------------------------------------------- */
@@ -453,6 +436,25 @@ static int watch_find(struct step_watch *w, struct err *err)
     return hostlist_parse_slurm(w->nodes, &w->hosts, err);
 }
 
+/* There is no step to ask: prints what Slurm knows of the job. False: nothing that helps. */
+static bool watch_print_record(struct step_watch *w)
+{
+    CLEANUP(strbuf_release) struct strbuf read = {0}, out = {0};
+    char squeue[] = "squeue", h[] = "-h", j[] = "-j", o[] = "-o";
+    char all[] = "--states=all", format[] = STEP_COMMENT_FORMAT;
+    char *argv[] = {squeue, h, all, j, w->word.job, o, format, NULL};
+    struct job_record r;
+
+    strbuf_init(&read, QUERY_MAX);
+    strbuf_init(&out, REPORT_TEXT_MAX);
+    if (slurm_commands_run(&w->slurm, argv, SLURM_COMMAND_MS, &read, NULL) < 0
+        || read.n == 0 || job_record_read(read.p, 0, &r) < 0
+        || !record_text(&r, &w->word, w->is_json, &out))
+        return false;
+    (void)fwrite(strbuf_str(&out), 1, out.n, stdout);
+    return fflush(stdout) == 0;
+}
+
 static int watch_start(struct step_watch *w, struct err *err)
 {
     char words[][24] = {"srun",
@@ -521,8 +523,8 @@ static int watch_read_words(struct step_watch *w, char *const *argv)
         bool *is_set;
     } options[] = {{"--watch", "-w", &w->repeats},
                    {"--json", "-j", &w->is_json},
-                   {"--verbose", "-v", &w->with_ranks},
-                   {"--comment", "-c", &w->comments}};
+                   {"--line", "-l", &w->is_line},
+                   {"--verbose", "-v", &w->with_ranks}};
     struct err err = ERR_INIT;
     const char *job = NULL;
 
@@ -543,8 +545,8 @@ static int watch_read_words(struct step_watch *w, char *const *argv)
     }
     if (!err.code && !job)
         (void)err_set(&err, -EINVAL, "the number of the job is missing");
-    if (!err.code && w->comments && !w->repeats)
-        (void)err_set(&err, -EINVAL, "--comment needs --watch");
+    if (!err.code && w->is_line && (w->is_json || w->with_ranks))
+        (void)err_set(&err, -EINVAL, "--line excludes --json and --verbose");
     if (!err.code)
         (void)step_word_parse(job, &w->word, &err);
     if (!err.code)
@@ -557,6 +559,7 @@ int step_status(char *const *argv)
 {
     struct step_watch *w = mem_zalloc(sizeof(*w));
     struct err err = ERR_INIT;
+    bool has_record;
     int code, rc;
 
     if (!w) {
@@ -573,11 +576,13 @@ int step_status(char *const *argv)
     strbuf_init(&w->stall, STEP_PART_MAX);
     rc = slurm_commands_init(&w->slurm, &err);
     rc = rc < 0 ? rc : watch_find(w, &err);
+    has_record =
+        (rc == -ESRCH || rc == -ENOENT) && !w->slurm.stop && watch_print_record(w);
     rc = rc < 0 ? rc : watch_start(w, &err);
-    code = 1;
-    if (rc < 0)
+    code = !has_record;
+    if (rc < 0 && !has_record)
         fprintf(stderr, "hvd-status: %s\n", err.text);
-    else
+    else if (rc == 0)
         code = watch_run(w);
     slurm_srun_end(&w->srun, &w->slurm);
     watch_release(w);

@@ -44,6 +44,7 @@ UNIT_TEST(jobs)
         {"12|1000|RUNNING|alice\n", 1001, -EACCES, "user alice's"},
         {"12|1000|PENDING|alice\n", 1000, -ESRCH, "job 12 is PENDING"},
         {"12|1000|COMPLETED|alice\n", 1000, -ESRCH, "is COMPLETED"},
+        {"12|1000|COMPLETED|alice\n", 1001, -ESRCH, "is COMPLETED"},
         {"", 1000, -ENOENT, "does not exist"},
         {"12|1000|RUN", 1000, -ENOENT, "does not exist"},
     };

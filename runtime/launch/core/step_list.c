@@ -53,12 +53,12 @@ int step_list_job(const char *text,
     if (sscanf(text, "%u|%u|%31[^|]|%63[^\n]", &job, &owner, state, user) != 4)
         return err_set(err, -ENOENT, "job %s does not exist, or ended long ago",
                        w->job);
-    if (owner != uid)
-        return err_set(err, -EACCES, "job %s is user %s's: only its owner can ask it",
-                       w->job, user);
     if (strcmp(state, "RUNNING") != 0)
         return err_set(err, -ESRCH, "job %s is %s: only a running job has ranks",
                        w->job, state);
+    if (owner != uid)
+        return err_set(err, -EACCES, "job %s is user %s's: only its owner can ask it",
+                       w->job, user);
     *ret_job = job;
     return 0;
 }

@@ -23,8 +23,8 @@ struct step_word { /* what the user has typed: JOB[.STEP], JOB as 12 or 12_3 */
 };
 int step_word_parse(const char *word, struct step_word *ret, struct err *err);
 
-/* text: of squeue -o STEP_JOB_FORMAT. -ENOENT: no such job; -EACCES: of another user, for
- * whom Slurm refuses a step, root included; -ESRCH: it does not run. Each with a sentence. */
+/* text: of squeue -o STEP_JOB_FORMAT. -ENOENT: no such job; -ESRCH: it does not run;
+ * -EACCES: of another user, for whom Slurm refuses a step, root included. Each with a sentence. */
 int step_list_job(const char *text,
                   const struct step_word *w,
                   uid_t uid,
