@@ -32,7 +32,7 @@ operator/cli        runtime/base operator/cli/core operator/core operator/doc
 operator/page/core  runtime/base runtime/live operator/core operator/cli/core operator/doc
 operator/page       runtime/base runtime/contract runtime/live operator operator/core operator/cli/core operator/page/core operator/kube operator/doc
 operator            runtime/base runtime/contract runtime/live runtime/rendezvous runtime/wire operator/core operator/kube operator/doc operator/page
-spank_plugin        runtime/base runtime/contract runtime/core runtime/launch/core runtime/rendezvous
+spank_plugin        runtime/base runtime/contract runtime/core runtime/launch/core runtime/rendezvous runtime/wire
 spank_plugin/submit/core runtime/base operator/core operator/doc
 spank_plugin/submit runtime/base spank_plugin/submit/core operator/cli operator/core operator/doc
 '
