@@ -38,6 +38,7 @@ struct gate {
     struct rdv_server *server;
     struct rdv_client *self;
     sentence_fn report;
+    void *arg; /* of report */
     uint32_t size;
     pthread_t thread;
 };
@@ -67,7 +68,7 @@ static void *gate_main(void *arg)
     blobs = NULL;
     rc = rdv_client_exchange(g->self, NULL, 0, UINT64_MAX, &blobs, &sizes, NULL);
     if (!rc)
-        sentences_print(blobs, sizes, g->size, g->report);
+        sentences_print(blobs, sizes, g->size, g->report, g->arg);
     mem_free(blobs);
     return NULL;
 }
@@ -83,6 +84,7 @@ int gate_open(int *listen_fd,
               const char *job_id,
               uint32_t n_tasks,
               sentence_fn report,
+              void *arg,
               struct gate **ret,
               struct err *err)
 {
@@ -93,6 +95,7 @@ int gate_open(int *listen_fd,
     if (!g)
         return err_set(err, -ENOMEM, "out of memory");
     g->report = report;
+    g->arg = arg;
     g->size = n_tasks + 1;
     int rc = rdv_server_start(*listen_fd, &id, g->size, NULL, &g->server, err);
     if (rc)
@@ -115,6 +118,12 @@ int gate_open(int *listen_fd,
     }
     *ret = TAKE(g);
     return 0;
+}
+
+uint32_t gate_ready(const struct gate *g)
+{
+    uint32_t n = rdv_server_joined(g->server);
+    return n > 0 ? n - 1 : 0; /* without srun itself */
 }
 
 void gate_close(struct gate *g)

@@ -24,8 +24,11 @@ int gate_open(int *listen_fd,
               const char *job_id,
               uint32_t n_tasks,
               sentence_fn report,
+              void *arg,
               struct gate **ret,
               struct err *err);
+/* The tasks that have come so far; any thread. */
+uint32_t gate_ready(const struct gate *g);
 /* Refuses tasks that still wait; joins the threads, bounded. Accepts NULL. */
 void gate_close(struct gate *g);
 

@@ -12,6 +12,7 @@
 #include "runtime/base/spelling.h"
 #include "runtime/core/compress/codec.h"
 #include "runtime/launch/core/option_value.h"
+#include "spank_plugin/comment_text.h"
 
 #define HELP_COLUMN 26
 #define HELP_WIDTH  78
@@ -141,6 +142,15 @@ static int iface_check(const char *from, const char *value, struct err *err)
     return 0;
 }
 
+static int comment_check(const char *from, const char *value, struct err *err)
+{
+    if (comment_mode_parse(value) < 0)
+        return err_set(err, -EINVAL,
+                       "%s: comment=%.64s: allowed are off, failure and progress", from,
+                       value);
+    return 0;
+}
+
 /* By horovodrun's row: value becomes the variable's text, in the arena. */
 static int flag_check(const struct step_key *k,
                       const char *from,
@@ -191,6 +201,8 @@ static int step_key_convert(const struct step_key *k,
         rc = flag_check(k, from, arena, value, err);
     else if (k->setting == OWN_IFACE)
         rc = iface_check(from, *value, err);
+    else if (k->setting == OWN_COMMENT)
+        rc = comment_check(from, *value, err);
     if (!rc && setting_is_knob(k->setting))
         rc = variable_check(k->setting, from, *value, err);
     if (!rc && k->is_switch && parse_bool("", *value, &is_on, NULL) == 0)

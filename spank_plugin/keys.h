@@ -40,6 +40,9 @@
       "log level of the runtime (default: WARNING)")                                          \
     X(output, OUTPUT_FILENAME, OWN_OUTPUT, "",                                                \
       "write each rank's output to DIR/rank.N/stdout and stderr, not to srun")                \
+    X(comment, COUNT, OWN_COMMENT, "off|failure|progress",                                    \
+      "what one line in the job's comment says: the first failure, or also what the step "    \
+      "does, twice a minute at most (default: failure)")                                      \
     X(timeline, TIMELINE, KNOB_HOROVOD_TIMELINE, "", "")                                      \
     X(autotune, AUTOTUNE, KNOB_HOROVOD_AUTOTUNE, "", "")                                      \
     X(fusion, FUSION_THRESHOLD, KNOB_HOROVOD_FUSION_THRESHOLD, "", "")                        \
@@ -60,6 +63,7 @@ enum own_setting {
     OWN_IFACE = KNOB_COUNT,
     OWN_VERBOSE,
     OWN_OUTPUT,
+    OWN_COMMENT,
     OWN_FRAMEWORK,
     OWN_PS,
     OWN_EVALUATOR,

@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -30,6 +31,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
+#include "spank_plugin/ends.h"
 #include "spank_plugin/layout.h"
 #include "spank_plugin/pages.h"
 #include "spank_plugin/seal.h"
@@ -130,9 +132,6 @@ int node_side_make_dir(struct node_side *n,
 {
     char path[sizeof(n->token_file) - sizeof(token_name)];
     CLEANUP(fd_close) int base_fd = -1;
-    void *shared = mmap(NULL, sizeof(*n->has_refused), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    n->has_refused = shared == MAP_FAILED ? NULL : shared;
     n->uid = step->uid;
     (void)snprintf(n->name, sizeof(n->name), "%u.%u.%u.%ld", step->job_id,
                    step->step_id, step->node_id, (long)getpid());
@@ -159,6 +158,62 @@ int node_side_make_dir(struct node_side *n,
     return rc;
 }
 
+/* Without it, ends of tasks are not reported. */
+static void node_side_share(struct node_side *n, struct spank_handle *sp)
+{
+    uint32_t n_tasks = 0;
+    if (!slurm_io_local_tasks(sp, &n_tasks) || n_tasks > WORLD_MAX_RANKS)
+        return;
+    size_t size_bytes = sizeof(*n->tasks) + n_tasks * sizeof(n->tasks->rank_1[0]);
+    void *p = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                   -1, 0);
+    if (p == MAP_FAILED)
+        return;
+    n->tasks = p;
+    n->tasks->n = n_tasks;
+}
+
+void node_side_note_task(const struct node_side *n,
+                         struct spank_handle *sp,
+                         const struct contract *c)
+{
+    struct node_tasks *t = n->tasks;
+    uint32_t i;
+    if (!t || !slurm_io_local_task(sp, &i) || i >= t->n)
+        return;
+    (void)snprintf(t->srun, sizeof(t->srun), "%s",
+                   c->rdv_host); /* all write the same */
+    (void)snprintf(t->job_id, sizeof(t->job_id), "%s", c->job_id);
+    (void)snprintf(t->host, sizeof(t->host), "%s", c->hostname);
+    t->rank_1[i] = c->place.rank + 1;
+}
+
+bool node_side_has_started(const struct node_side *n, struct spank_handle *sp)
+{
+    uint32_t i;
+    return n->tasks && slurm_io_local_task(sp, &i) && i < n->tasks->n
+           && n->tasks->rank_1[i] > 0;
+}
+
+void node_side_report_end(struct node_side *n, struct spank_handle *sp)
+{
+    const struct node_tasks *t = n->tasks;
+    struct failure f = {.at_wall_us = clock_wall_us()};
+    uint32_t i;
+    int status;
+    if (n->ticket.ends_port == 0 || n->has_reported || !node_side_has_started(n, sp)
+        || !slurm_io_local_task(sp, &i) || !slurm_io_exit_status(sp, &status)
+        || status == 0)
+        return;
+    f.rank = (int32_t)(t->rank_1[i] - 1);
+    f.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    f.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    (void)snprintf(f.host, sizeof(f.host), "%s", t->host);
+    int rc = end_report(&n->ticket.token, t->srun, n->ticket.ends_port, t->job_id, &f,
+                        clock_now_ns() + END_REPORT_MS * NS_PER_MS, NULL);
+    n->has_reported = rc || end_is_cause(&f); /* srun itself prints each end */
+}
+
 int node_side_open_ticket(struct node_side *n, struct spank_handle *sp, struct err *err)
 {
     const char *cred = slurm_io_getenv(sp, TICKET_ENV);
@@ -175,6 +230,8 @@ int node_side_open_ticket(struct node_side *n, struct spank_handle *sp, struct e
     rc = ticket_parse(text, size_bytes, &n->ticket, err);
     explicit_bzero(text, size_bytes);
     n->has_ticket = rc == 0;
+    if (!rc)
+        node_side_share(n, sp);
     return rc;
 }
 
@@ -202,17 +259,6 @@ int node_side_fill(struct node_side *n, struct spank_handle *sp, struct err *err
     return rc;
 }
 
-void node_side_refuse(struct node_side *n)
-{
-    if (n->has_refused)
-        *n->has_refused = true;
-}
-
-bool node_side_has_refused(const struct node_side *n)
-{
-    return n->has_refused && *n->has_refused;
-}
-
 int node_side_offer_mounts(struct spank_handle *sp,
                            const struct plugin_config *cfg,
                            struct err *err)
@@ -234,10 +280,11 @@ int node_side_check_visible(const struct node_side *n, struct err *err)
 
 void node_side_release(struct node_side *n)
 {
-    if (n->has_refused)
-        (void)munmap(n->has_refused, sizeof(*n->has_refused));
-    n->has_refused = NULL;
     token_wipe(&n->ticket.token);
+    if (n->tasks)
+        (void)munmap(n->tasks,
+                     sizeof(*n->tasks) + n->tasks->n * sizeof(n->tasks->rank_1[0]));
+    n->tasks = NULL;
     fd_close(&n->token_fd);
     fd_close(&n->hosts_fd);
     if (n->base_fd >= 0) {

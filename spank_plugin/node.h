@@ -13,6 +13,15 @@
 #include "spank_plugin/slurm_io.h"
 #include "spank_plugin/ticket.h"
 
+/* What the tasks of this node say about themselves before their programs start: memory
+ * that slurmstepd and its copies share, and that exec removes from the task. */
+struct node_tasks {
+    char srun[CONTRACT_PATH_MAX]; /* address */
+    char job_id[JOB_ID_MAX], host[HOST_NAME_MAX_BYTES];
+    uint32_t n;
+    uint32_t rank_1[]; /* [n], by Slurm's number of the task on the node: rank + 1 */
+};
+
 /* Start with NODE_SIDE_INIT. */
 struct node_side {
     char name[64];          /* JOB.STEP.NODE.PID in the base directory */
@@ -22,7 +31,8 @@ struct node_side {
     char token_file[CONTRACT_PATH_MAX], hostfile[CONTRACT_PATH_MAX];
     struct ticket ticket; /* of tasks too, which are forked copies of slurmstepd */
     bool has_ticket;
-    bool *has_refused; /* shared with the tasks; NULL: unknown */
+    struct node_tasks *tasks; /* NULL: none */
+    bool has_reported;        /* the end of a task, and no other one counts */
 };
 #define NODE_SIDE_INIT                                                                 \
     {                                                                                  \
@@ -42,15 +52,22 @@ int node_side_open_ticket(struct node_side *n,
                           struct err *err);
 /* user_init: writes token and hostfile, together less than 1 MiB. */
 int node_side_fill(struct node_side *n, struct spank_handle *sp, struct err *err);
-/* A task ends before its program: its exit code is not the program's. */
-void node_side_refuse(struct node_side *n);
-bool node_side_has_refused(const struct node_side *n);
 /* user_init: sets MOUNTS_ENV, in case a plugin after this callback starts a container. */
 int node_side_offer_mounts(struct spank_handle *sp,
                            const struct plugin_config *cfg,
                            struct err *err);
 /* task_init: -ENOENT with the reason if a container of the task does not show the token. */
 int node_side_check_visible(const struct node_side *n, struct err *err);
+/* task_init, when the task's program will start: notes the place of the task. */
+void node_side_note_task(const struct node_side *n,
+                         struct spank_handle *sp,
+                         const struct contract *c);
+/* task_exit: the program of the task has started. */
+bool node_side_has_started(const struct node_side *n, struct spank_handle *sp);
+#define END_REPORT_MS 5000u
+/* task_exit: reports a task that has failed to srun, which keeps the first. Twice at most
+ * for a node, and END_REPORT_MS each. */
+void node_side_report_end(struct node_side *n, struct spank_handle *sp);
 /* exit, as root: removes the two files and the directory, by three system calls, and
  * the folder with the ranks' pages (pages.h). Accepts any state. */
 void node_side_release(struct node_side *n);

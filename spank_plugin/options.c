@@ -170,6 +170,13 @@ uint64_t step_options_start_ms(const struct step_options *o)
     return ns / 1000000;
 }
 
+enum comment_mode step_options_comment(const struct step_options *o)
+{
+    const char *text = step_options_get(o, OWN_COMMENT);
+    int mode = text ? comment_mode_parse(text) : COMMENT_FAILURE;
+    return mode < 0 ? COMMENT_FAILURE : (enum comment_mode)mode; /* checked */
+}
+
 struct tf_roles step_options_roles(const struct step_options *o)
 {
     const char *name = step_options_get(o, OWN_FRAMEWORK);

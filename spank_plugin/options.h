@@ -16,6 +16,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/strbuf.h"
 #include "runtime/contract/tf_world.h"
+#include "spank_plugin/comment_text.h"
 #include "spank_plugin/keys.h"
 
 #define STEP_MAX_SETTINGS 64
@@ -52,6 +53,8 @@ void step_options_render(const struct step_options *o, struct strbuf *out);
 
 bool step_options_is_on(const struct step_options *o, uint32_t setting); /* "1" */
 uint64_t step_options_start_ms(const struct step_options *o); /* timeout; 0: none */
+/* COMMENT_FAILURE without the key. */
+enum comment_mode step_options_comment(const struct step_options *o);
 struct tf_roles step_options_roles(const struct step_options *o);
 
 #endif

@@ -4,7 +4,7 @@
  *
  *   process           callback         work
  *   srun              init             register --hvd, read SLURM_HVD
- *                     init_post_opt    the site's rules; srun.c: bind two ports, seal
+ *                     init_post_opt    the site's rules; srun.c: bind its ports, seal
  *                                      the ticket
  *                     local_user_init  srun.c: guard the command, serve
  *                     exit             srun.c: stop
@@ -14,7 +14,8 @@
  *   slurmstepd, root  init_post_opt    node.c: the step's directory
  *               user  user_init        node.c: ticket, token and hostfile
  *               user  task_init        task.c: environment and gate, once per task
- *               root  task_exit        report a missing runtime
+ *               root  task_exit        node.c: report a failed task to srun;
+ *                                      report a missing runtime
  *               root  exit             node.c: remove the directory
  *   slurmd, prolog,   -                nothing
  *   epilog
@@ -30,6 +31,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 /* Slurm looks the callbacks up by name: all other symbols are hidden */
 #pragma GCC visibility push(default)
@@ -190,6 +192,7 @@ static void srun_post_opt(void)
     }
     apply_rules(&step);
     plugin.srun.is_verbose = step_options_is_on(&step, OWN_VERBOSE);
+    plugin.srun.mode = step_options_comment(&step);
     if (srun_side_check_command(&err)
         || srun_side_prepare(&plugin.srun, &plugin.opt, &err))
         srun_fail(&err);
@@ -249,7 +252,7 @@ int slurm_spank_local_user_init(spank_t sp, int argc, char *argv[])
     struct err err = ERR_INIT;
     (void)argc;
     (void)argv;
-    if (plugin.opt.is_on && srun_side_serve(&plugin.srun, sp, &err))
+    if (plugin.opt.is_on && srun_side_serve(&plugin.srun, sp, plugin.cfg.dir, &err))
         srun_fail(&err);
     return 0;
 }
@@ -282,7 +285,6 @@ int slurm_spank_task_init(spank_t sp, int argc, char *argv[])
         return 0;
     if (err.text[0])
         slurm_io_error("%s", err.text);
-    node_side_refuse(&plugin.node);
     slurm_io_end_task();
 }
 
@@ -290,11 +292,14 @@ int slurm_spank_task_init(spank_t sp, int argc, char *argv[])
  * comes from. */
 int slurm_spank_task_exit(spank_t sp, int argc, char *argv[])
 {
+    int status = 0;
     (void)argc;
     (void)argv;
-    if (!plugin.opt.is_on || plugin.has_reported || plugin.node_err.code
-        || node_side_has_refused(&plugin.node) || !slurm_io_has_failed(sp)
-        || !runtime_dir_is_absent(&plugin.cfg))
+    if (!plugin.opt.is_on || !node_side_has_started(&plugin.node, sp))
+        return 0;
+    node_side_report_end(&plugin.node, sp);
+    if (plugin.has_reported || !slurm_io_exit_status(sp, &status) || !WIFEXITED(status)
+        || WEXITSTATUS(status) != 1 || !runtime_dir_is_absent(&plugin.cfg))
         return 0;
     plugin.has_reported = true;
     slurm_io_error("there is no runtime in %s/python (plugstack.conf: dir), so the "

@@ -58,7 +58,8 @@ static int cut_to(uint32_t n_bytes, uint32_t most)
 }
 
 /* *first, and all later ones with its text. */
-static void print_group(struct sentence *first, struct sentence *end, sentence_fn print)
+static void
+print_group(struct sentence *first, struct sentence *end, sentence_fn print, void *arg)
 {
     uint32_t n_names = 0;
     CLEANUP(strbuf_release) struct strbuf line = {0};
@@ -81,13 +82,14 @@ static void print_group(struct sentence *first, struct sentence *end, sentence_f
         strbuf_printf(&line, " and %u more nodes", n_names - NAMES_SHOWN);
     strbuf_printf(&line, "%s%.*s", line.n ? ": " : "",
                   cut_to(first->text_bytes, TEXT_CUT), first->text);
-    print(strbuf_status(&line) ? "out of memory" : strbuf_str(&line));
+    print(arg, strbuf_status(&line) ? "out of memory" : strbuf_str(&line));
 }
 
 void sentences_print(uint8_t *const *sentences,
                      const uint32_t *sizes,
                      uint32_t n,
-                     sentence_fn print)
+                     sentence_fn print,
+                     void *arg)
 {
     AUTOFREE struct sentence *all = mem_calloc(n, sizeof(*all));
     uint32_t n_printed = 0;
@@ -99,9 +101,9 @@ void sentences_print(uint8_t *const *sentences,
     for (uint32_t i = 0; all && i < n && n_printed < SENTENCES_MAX; i++) {
         if (all[i].is_printed)
             continue;
-        print_group(&all[i], all + n, print);
+        print_group(&all[i], all + n, print, arg);
         n_printed++;
     }
     if (!all)
-        print("out of memory");
+        print(arg, "out of memory");
 }

@@ -7,7 +7,7 @@
 
 #define SENTENCES_MAX 8
 
-typedef void (*sentence_fn)(const char *sentence);
+typedef void (*sentence_fn)(void *arg, const char *sentence);
 
 /* Calls print once for each different sentence, at most SENTENCES_MAX times. Sentences
  * that differ only in the node before them ("node1: ") are one, with the names of its
@@ -15,6 +15,7 @@ typedef void (*sentence_fn)(const char *sentence);
 void sentences_print(uint8_t *const *sentences,
                      const uint32_t *sizes,
                      uint32_t n,
-                     sentence_fn print);
+                     sentence_fn print,
+                     void *arg);
 
 #endif

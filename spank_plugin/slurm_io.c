@@ -19,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <slurm/slurm.h>
@@ -147,11 +146,23 @@ void slurm_io_next_word(char *ret, size_t size_bytes)
     }
 }
 
-bool slurm_io_has_failed(struct spank_handle *sp)
+bool slurm_io_exit_status(struct spank_handle *sp, int *ret)
 {
-    int status = 0;
-    return spank_get_item(sp, S_TASK_EXIT_STATUS, &status) == ESPANK_SUCCESS
-           && WIFEXITED(status) && WEXITSTATUS(status) == 1;
+    return spank_get_item(sp, S_TASK_EXIT_STATUS, ret) == ESPANK_SUCCESS;
+}
+
+bool slurm_io_local_task(struct spank_handle *sp, uint32_t *ret)
+{
+    int id = -1;
+    if (spank_get_item(sp, S_TASK_ID, &id) != ESPANK_SUCCESS || id < 0)
+        return false;
+    *ret = (uint32_t)id;
+    return true;
+}
+
+bool slurm_io_local_tasks(struct spank_handle *sp, uint32_t *ret)
+{
+    return spank_get_item(sp, S_JOB_LOCAL_TASK_COUNT, ret) == ESPANK_SUCCESS;
 }
 
 const char *slurm_io_auth_info(void)

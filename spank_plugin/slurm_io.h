@@ -53,8 +53,12 @@ const char *slurm_io_program(void);
  * otherwise "". */
 void slurm_io_next_word(char *ret, size_t size_bytes);
 
-/* In task_exit: the task has ended by exit(1), as Python does after an exception. */
-bool slurm_io_has_failed(struct spank_handle *sp);
+/* In task_exit: how the task has ended, as from wait. False: Slurm does not provide it. */
+bool slurm_io_exit_status(struct spank_handle *sp, int *ret);
+/* In task_init and task_exit: Slurm's number of the task on this node; in user_init: how
+ * many there are. False: Slurm does not provide it. */
+bool slurm_io_local_task(struct spank_handle *sp, uint32_t *ret);
+bool slurm_io_local_tasks(struct spank_handle *sp, uint32_t *ret);
 
 /* From slurm.conf; NULL or 0 when not set there. */
 const char *slurm_io_auth_info(void); /* AuthInfo=socket=... */

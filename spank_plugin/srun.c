@@ -24,6 +24,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
 #include "runtime/rendezvous/rendezvous.h"
+#include "spank_plugin/comment.h"
 #include "spank_plugin/executable.h"
 #include "spank_plugin/gate.h"
 #include "spank_plugin/guard.h"
@@ -64,7 +65,7 @@ listen_in_range(uint32_t start, int *ret_fd, uint16_t *ret_port, struct err *err
     return err_set(
         err, -EADDRINUSE,
         "slurm.conf: SrunPortRange=%u-%u: no port is free for the rendezvous "
-        "(an srun --hvd requires two)",
+        "(an srun --hvd requires three, with comment=off two)",
         range[0], range[1]);
 }
 
@@ -73,7 +74,11 @@ static int srun_side_listen(struct srun_side *s, struct err *err)
     struct ticket *t = &s->ticket;
     uint32_t start = (uint32_t)(t->token.key[0] << 8 | t->token.key[1]);
     int rc = listen_in_range(start, &s->listen_fd, &t->port, err);
-    return rc ? rc : listen_in_range(start, &s->gate_fd, &t->gate_port, err);
+    if (!rc)
+        rc = listen_in_range(start, &s->gate_fd, &t->gate_port, err);
+    if (rc || s->mode == COMMENT_OFF)
+        return rc;
+    return listen_in_range(start, &s->ends_fd, &t->ends_port, err);
 }
 
 /* The first name in SLURM_HOSTFILE, if it can be read; otherwise Slurm itself reports
@@ -201,9 +206,42 @@ static int guard_command(struct spank_handle *sp, struct err *err)
     return 0;
 }
 
-static void print_sentence(const char *sentence)
+static void print_sentence(void *arg, const char *sentence)
 {
+    struct srun_side *s = arg;
     slurm_io_error("%s", sentence);
+    if (s->comment)
+        comment_take_sentence(s->comment, sentence);
+}
+
+static void srun_side_count(void *arg, uint32_t *ret_ready, uint32_t *ret_joined)
+{
+    const struct srun_side *s = arg;
+    *ret_ready = gate_ready(s->gate);
+    *ret_joined = rdv_server_joined(s->server);
+}
+
+/* A step without a comment runs all the same. */
+static void srun_side_start_comment(struct srun_side *s,
+                                    const struct plugin_step *step,
+                                    uint32_t size,
+                                    const char *job_id,
+                                    const char *dir)
+{
+    const struct comment_config c = {.mode = s->mode,
+                                     .token = &s->ticket.token,
+                                     .job_id = job_id,
+                                     .job = step->job_id,
+                                     .step = step->step_id,
+                                     .n_tasks = size,
+                                     .dir = dir};
+    struct err err = ERR_INIT;
+    if (s->mode == COMMENT_OFF
+        || comment_start(&s->ends_fd, &c, &s->comment, &err) == 0)
+        return;
+    fd_close(&s->ends_fd);
+    if (s->is_verbose)
+        slurm_io_print("the job's comment does not show this step: %s", err.text);
 }
 
 static void print_waiting(const char *text, uint64_t waited_s)
@@ -212,7 +250,10 @@ static void print_waiting(const char *text, uint64_t waited_s)
                    (unsigned long long)waited_s);
 }
 
-int srun_side_serve(struct srun_side *s, struct spank_handle *sp, struct err *err)
+int srun_side_serve(struct srun_side *s,
+                    struct spank_handle *sp,
+                    const char *dir,
+                    struct err *err)
 {
     struct plugin_step step;
     char job_id[JOB_ID_MAX];
@@ -235,10 +276,13 @@ int srun_side_serve(struct srun_side *s, struct spank_handle *sp, struct err *er
     if (rc)
         return rc;
     s->listen_fd = -1;
-    rc =
-        gate_open(&s->gate_fd, &s->ticket, job_id, size, print_sentence, &s->gate, err);
+    srun_side_start_comment(s, &step, size, job_id, dir);
+    rc = gate_open(&s->gate_fd, &s->ticket, job_id, size, print_sentence, s, &s->gate,
+                   err);
     if (rc)
         return rc;
+    if (s->comment)
+        comment_count_by(s->comment, srun_side_count, s);
     if (s->is_verbose)
         slurm_io_print("%s: rendezvous for %u tasks at port %u", job_id, size,
                        s->ticket.port);
@@ -247,11 +291,16 @@ int srun_side_serve(struct srun_side *s, struct spank_handle *sp, struct err *er
 
 void srun_side_release(struct srun_side *s)
 {
+    if (s->comment)
+        comment_count_by(s->comment, NULL, NULL);
     gate_close(s->gate);
     s->gate = NULL;
     rdv_server_stop(s->server);
     s->server = NULL;
+    comment_end(s->comment);
+    s->comment = NULL;
     fd_close(&s->listen_fd);
     fd_close(&s->gate_fd);
+    fd_close(&s->ends_fd);
     token_wipe(&s->ticket.token);
 }

@@ -279,5 +279,7 @@ int task_start(struct spank_handle *sp,
     int rc = task_pass_gate(sp, node, &c, step_options_start_ms(&own), err);
     if (!rc && output)
         rc = output_use(files, err);
+    if (!rc)
+        node_side_note_task(node, sp, &c);
     return rc;
 }

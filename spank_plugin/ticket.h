@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What srun passes to the nodes of one step: the ports of its rendezvous and of its
- * gate, the generation, and the job token. The text is inside a munge credential that only the step's user can open.
+ * gate, that for the ends of tasks, the generation, and the job token. The text is
+ * inside a munge credential that only the step's user can open.
  * Pure. */
 #ifndef SPANK_PLUGIN_TICKET_H
 #define SPANK_PLUGIN_TICKET_H
@@ -34,6 +35,7 @@
 struct ticket {
     struct token token;
     uint16_t port, gate_port;
+    uint16_t ends_port;  /* 0: srun awaits no ends */
     uint32_t generation; /* of the job: how often Slurm has requeued it */
 };
 void ticket_render(const struct ticket *t, char ret[TICKET_MAX_BYTES]);

@@ -192,6 +192,10 @@ spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
         *(gid_t *)ret = getegid();
     else if (rc == ESPANK_SUCCESS && item == S_JOB_ENV && sp->context == S_CTX_REMOTE)
         *(char ***)ret = sp->env;
+    else if (rc == ESPANK_SUCCESS && item == S_TASK_ID)
+        *(int *)ret = 0;
+    else if (rc == ESPANK_SUCCESS && item == S_JOB_LOCAL_TASK_COUNT)
+        *(uint32_t *)ret = 1;
     else if (rc == ESPANK_SUCCESS && item == S_TASK_EXIT_STATUS)
         *(int *)ret = sp->exit_status;
     else if (rc == ESPANK_SUCCESS && item == S_JOB_ARGV) {

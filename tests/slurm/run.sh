@@ -177,6 +177,8 @@ is 'the user may say --kill-on-bad-exit=0' 'done' "$out"
 # --- status ---------------------------------------------------------------------------------------
 # shellcheck source=tests/slurm/status.sh
 . "$HERE/status.sh"
+# shellcheck source=tests/slurm/comment.sh
+. "$HERE/comment.sh"
 # shellcheck source=tests/slurm/check.sh
 . "$HERE/check.sh"
 

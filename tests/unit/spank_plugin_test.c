@@ -2,6 +2,8 @@
 /* The callbacks of spank_hvd.so in the order in which Slurm calls them, against
  * tests/fakes/spank_fake.c. */
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -13,6 +15,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/rendezvous/rendezvous.h"
+#include "spank_plugin/ends.h"
 #include "spank_plugin/gate.h"
 #include "spank_plugin/guard.h"
 #include "spank_plugin/ticket.h"
@@ -105,6 +108,7 @@ UNIT_TEST(srun_keeps_to_srun_port_range)
     assert_non_null(strstr(getenv(TICKET_ENV), "port="));
     assert_in_range(atoi(strstr(getenv(TICKET_ENV), "port=") + 5), range[0], range[1]);
     assert_in_range(atoi(strstr(getenv(TICKET_ENV), "gate=") + 5), range[0], range[1]);
+    assert_in_range(atoi(strstr(getenv(TICKET_ENV), "ends=") + 5), range[0], range[1]);
 
     int fd = -1; /* an error when the range is used up */
     uint16_t port;
@@ -279,6 +283,57 @@ UNIT_TEST(a_task_in_a_container_without_the_token_keeps_the_gate_closed)
                    (long)getpid());
     assert_int_equal(unlink(token), 0);
     expect_closed_gate("/token in the task; a container must show this folder");
+}
+
+/* --- the end of a task --- */
+
+static void *exit_main(void *arg)
+{
+    (void)slurm_spank_task_exit(&fake, 1, args);
+    return arg;
+}
+
+UNIT_TEST(a_failed_task_is_reported_to_srun_with_its_rank_and_node)
+{
+    static const struct {
+        int status; /* as from wait */
+        int exit_code, signal;
+    } rows[] = {{3 << 8, 3, 0}, {SIGKILL, 0, SIGKILL}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        AUTOFREE struct ends *e = mem_zalloc(sizeof(*e));
+        struct err err = ERR_INIT;
+        pthread_t thread;
+        int fd = -1;
+        gate_start();
+        assert_non_null(e);
+        assert_int_equal(
+            tcp_listen("127.0.0.1", 0, &fd, &srun_gate.ticket.ends_port, &err), 0);
+        (void)sealed_ticket();
+        assert_int_equal(ends_open(e, &fd, &srun_gate.ticket.token, "slurm.42.0", &err),
+                         0);
+        start_node(sealed_ticket());
+        fake.argv[0] = guard_put("python");
+        assert_int_equal(slurm_spank_task_init(&fake, 1, args), 0);
+        gate_stop();
+        fake.exit_status = 0;
+        assert_int_equal(slurm_spank_task_exit(&fake, 1, args), 0); /* nothing to say */
+        fake.exit_status = rows[i].status;
+        assert_int_equal(pthread_create(&thread, NULL, exit_main, NULL), 0);
+        uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
+        while (!e->has_first && clock_now_ns() < deadline_ns) {
+            (void)fd_wait(ends_fd(e), POLLIN, deadline_ns);
+            ends_serve(e);
+        }
+        assert_true(e->has_first);
+        assert_int_equal(e->first.rank, 1);
+        assert_string_equal(e->first.host, "node2");
+        assert_int_equal(e->first.exit_code, rows[i].exit_code);
+        assert_int_equal(e->first.signal, rows[i].signal);
+        ends_close(e);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        srun_gate.ticket.ends_port = 0;
+        assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
+    }
 }
 
 /* --- the folder for pages --- */

@@ -5,16 +5,17 @@
 #include "runtime/base/mem.h"
 #include "spank_plugin/sentences.h"
 
-static char printed[8192];
-
-static void note_sentence(const char *sentence)
+#define PRINTED_MAX 8192
+static void note_sentence(void *arg, const char *sentence)
 {
+    char *printed = arg;
     size_t n = strlen(printed);
-    (void)snprintf(printed + n, sizeof(printed) - n, "%s\n", sentence);
+    (void)snprintf(printed + n, PRINTED_MAX - n, "%s\n", sentence);
 }
 
 static const char *print_all(const char *const *texts, uint32_t n)
 {
+    static char printed[PRINTED_MAX];
     uint8_t *all[64];
     uint32_t sizes[64];
     assert_true(n <= ARRAY_LEN(all));
@@ -24,7 +25,7 @@ static const char *print_all(const char *const *texts, uint32_t n)
         memcpy(all[i], texts[i], sizes[i]);
     }
     printed[0] = '\0';
-    sentences_print(all, sizes, n, note_sentence);
+    sentences_print(all, sizes, n, note_sentence, printed);
     for (uint32_t i = 0; i < n; i++)
         free(all[i]);
     return printed;

@@ -112,8 +112,9 @@ static struct {
     char said[1024];
 } srun_gate;
 
-static inline void note_sentence(const char *sentence)
+static inline void note_sentence(void *arg, const char *sentence)
 {
+    (void)arg;
     size_t n = strlen(srun_gate.said);
     (void)snprintf(srun_gate.said + n, sizeof(srun_gate.said) - n, "%s\n", sentence);
 }
@@ -156,7 +157,7 @@ static inline void gate_start(void)
                      0);
     (void)sealed_ticket();
     assert_int_equal(gate_open(&fd, &srun_gate.ticket, "slurm.42.0", 2, note_sentence,
-                               &srun_gate.gate, &err),
+                               NULL, &srun_gate.gate, &err),
                      0);
     assert_int_equal(fd, -1);
     assert_int_equal(pthread_create(&srun_gate.task_0, NULL, task_0_main, NULL), 0);

@@ -9,6 +9,7 @@ static struct ticket ticket_sample(uint16_t port)
 {
     struct ticket t = {.port = port,
                        .gate_port = (uint16_t)(65536u - port),
+                       .ends_port = (uint16_t)(port - 1),
                        .generation = port == 1 ? UINT32_MAX : port};
     for (size_t i = 0; i < sizeof(t.token.key); i++)
         t.token.key[i] = (uint8_t)(i * 37 + port);
@@ -27,6 +28,7 @@ UNIT_TEST(what_is_rendered_is_read_back)
         assert_int_equal(back.port, ports[i]);
         assert_int_equal(back.gate_port, t.gate_port);
         assert_int_equal(back.generation, t.generation);
+        assert_int_equal(back.ends_port, t.ends_port);
         assert_memory_equal(back.token.key, t.token.key, sizeof(t.token.key));
     }
 }
@@ -51,20 +53,22 @@ UNIT_TEST(another_spelling_is_refused)
 {
 #define HEX "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
     static const char good[] =
-        "hvd-step/4 port=40123 gate=40124 generation=0 token=" HEX;
+        "hvd-step/4 port=40123 gate=40124 ends=40125 generation=0 token=" HEX;
     static const struct {
         const char *text;
         size_t n;
     } rows[] = {
 #define ROW(text) {text, sizeof(text) - 1}
-        ROW("hvd-step/4 port=40123 gate=40124generation=0 token=" HEX),
-        ROW("hvd-step/4 port=40123 gate=40124  generation=0 token=" HEX),
-        ROW("hvd-step/4 port=40123 gate=40124\ngeneration=0 token=" HEX),
-        ROW("hvd-step/4 port=40123 gate=40124 generation=00 token=" HEX),
-        ROW("hvd-step/4 port=40123 gate=40124 generation=4294967296 token=" HEX),
-        ROW("hvd-step/4 port=040123 gate=40124 generation=0 token=" HEX),
-        ROW("hvd-step/4 port=40123 gate=40124 generation=0 token=" HEX "\0x"),
-        ROW("hvd-step/4 port=40123 gate=40124 generation=0 token=" HEX "\n"),
+        ROW("hvd-step/4 port=40123 gate=40124 ends=40125generation=0 token=" HEX),
+        ROW("hvd-step/4 port=40123 gate=40124 ends=40125  generation=0 token=" HEX),
+        ROW("hvd-step/4 port=40123 gate=40124 ends=40125\ngeneration=0 token=" HEX),
+        ROW("hvd-step/4 port=40123 gate=40124 ends=40125 generation=00 token=" HEX),
+        ROW("hvd-step/4 port=40123 gate=40124 ends=40125 generation=4294967296 "
+            "token=" HEX),
+        ROW("hvd-step/4 port=040123 gate=40124 ends=40125 generation=0 token=" HEX),
+        ROW("hvd-step/4 port=40123 gate=40124 ends=40125 generation=0 token=" HEX
+            "\0x"),
+        ROW("hvd-step/4 port=40123 gate=40124 ends=40125 generation=0 token=" HEX "\n"),
 #undef ROW
     };
     struct ticket back;
