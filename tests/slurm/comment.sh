@@ -66,7 +66,11 @@ shows 'comment=progress: what hvd-status would say, without it' "mine | hvd $job
 ends_well || not_ok 'comment=progress: the step ends as ever' "$(cat "$RUN/comment-world.log")"
 within 120 is_idle
 slurmd=$(pgrep -P "$(cat "$RUN/node2.pid")" -x slurmd)
-sed -i 's/^MessageTimeout=.*/MessageTimeout=200/' "$RUN/etc/slurm.conf" # srun's patience with that slurmd
+patience() { # SECONDS SECONDS: of srun with a slurmd, and of slurmctld
+    sed -i "s/^MessageTimeout=.*/MessageTimeout=$1/; s/^SlurmdTimeout=.*/SlurmdTimeout=$2/" "$RUN/etc/slurm.conf"
+    ctl scontrol reconfigure
+}
+patience 200 600
 kill -STOP "$slurmd"
 world -N2 -n4 --ntasks-per-node=2 bash -c "until [ -e $go ]; do read -rt 1 <> <(:); done"
 world=$!
@@ -74,7 +78,7 @@ within 120 job_of_world
 shows 'comment=progress: tasks that wait for those of a node' "hvd $job.0: Meeting: 2 of 4 tasks are ready"
 has 'hvd-status: the same' "$(ask "$job" 2>&1)" 'Meeting: 1 of 2 workers are present'
 kill -CONT "$slurmd"
-sed -i 's/^MessageTimeout=.*/MessageTimeout=30/' "$RUN/etc/slurm.conf"
+patience 30 60
 shows 'comment=progress: ranks that have not called hvd.init' "hvd $job.0: Starting: 0 of 4 ranks have called hvd.init()"
 if ends_well; then ok 'comment=progress: the step ends as ever'; else not_ok 'comment=progress: the step ends as ever' "$(cat "$RUN/comment-world.log")"; fi
 within 60 no_pages
