@@ -21,5 +21,5 @@ int hvd_set_exit_cause(const char *text, int exit_code)
 
 int hvd_ended_by_other(void)
 {
-    return runtime_is_ended_by_other();
+    return runtime_other() != OTHER_CONTINUES;
 }

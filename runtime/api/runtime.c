@@ -53,7 +53,7 @@ static struct {
     _Atomic bool is_forked;
     /* this process left a world that other ranks had ended; relaxed */
     _Atomic bool was_broken;
-    _Atomic bool was_ended_by_other; /* the last world; relaxed */
+    _Atomic int other; /* enum runtime_other of the last world; relaxed */
     struct exit_cause exit_cause;
     struct progress progress;
     _Atomic bool
@@ -217,22 +217,25 @@ static void exit_delay_if_broken(int status, void *arg)
         (void)nanosleep(&pause, NULL); /* a signal may cut it short */
 }
 
-static bool world_is_ended_by_other(struct world *w)
+static enum runtime_other world_other(struct world *w)
 {
     struct err err = ERR_INIT;
 
-    return coordinator_status(w->co, &err) == HVD_ABORTED && goodbye_rank(err.text) >= 0
-           && goodbye_rank(err.text) != w->contract.place.rank;
+    if (coordinator_status(w->co, &err) != HVD_ABORTED || goodbye_rank(err.text) < 0
+        || goodbye_rank(err.text) == w->contract.place.rank)
+        return OTHER_CONTINUES;
+    return goodbye_is_stop(err.text) ? OTHER_IS_STOPPED : OTHER_HAS_FAILED;
 }
 
-bool runtime_is_ended_by_other(void)
+enum runtime_other runtime_other(void)
 {
+    enum runtime_other r;
     struct world *w;
-    bool r;
 
     if (runtime_get(&w, NULL) != 0)
-        return atomic_load_explicit(&runtime.was_ended_by_other, memory_order_relaxed);
-    r = world_is_ended_by_other(w);
+        return (enum runtime_other)atomic_load_explicit(&runtime.other,
+                                                        memory_order_relaxed);
+    r = world_other(w);
     runtime_put(w);
     return r;
 }
@@ -242,8 +245,7 @@ static void world_leave(struct world *w, enum leave_reason why, uint64_t limit_n
     struct leave leave = {.why = why};
 
     exit_cause_how(&runtime.exit_cause, leave.how);
-    atomic_store_explicit(&runtime.was_ended_by_other, world_is_ended_by_other(w),
-                          memory_order_relaxed);
+    atomic_store_explicit(&runtime.other, (int)world_other(w), memory_order_relaxed);
     if (coordinator_status(w->co, NULL) != 0)
         atomic_store_explicit(&runtime.was_broken, true, memory_order_relaxed);
     /* While the seat is still run: the last events of other ranks pass through it. */
@@ -303,8 +305,7 @@ static void runtime_end_change(void)
 static bool launcher_finds_cause(const struct contract *c)
 {
     return c->launcher == LAUNCHER_NONE
-           || (c->launcher == LAUNCHER_RINGMASTER
-               && strncmp(c->job_id, "slurm.", 6) != 0);
+           || (c->launcher == LAUNCHER_RINGMASTER && !contract_is_task(c));
 }
 
 static int runtime_init_locked(uint64_t start_timeout_ns,

@@ -24,8 +24,9 @@ bool runtime_is_forked(
 struct handles *runtime_handles(void);
 struct exit_cause *runtime_exit_cause(void);
 struct progress *runtime_progress(void);
-/* The world has ended because another rank failed; without a world: the last one had. */
-bool runtime_is_ended_by_other(void);
+/* What another rank did that has ended the world; without a world: the last one. */
+enum runtime_other { OTHER_CONTINUES, OTHER_IS_STOPPED, OTHER_HAS_FAILED };
+enum runtime_other runtime_other(void);
 /* The framework's own NCCL, from hvd_device_hint; "": none. Constant once a world
  * forms. */
 const char *runtime_nccl_hint(void);

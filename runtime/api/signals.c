@@ -13,8 +13,10 @@
  *   another process      It returns, because this thread may be in the seat, which the
  *                        goodbye needs. The thread "hvd-signals" then raises the signal.
  *   who stops the job    (a process that this one descends from, as launchers do, the
- *                        terminal, or one of another PID namespace) The same without a
- *                        goodbye: all ranks get the signal, and none is the cause. If
+ *                        terminal, or one of another PID namespace) The same; the
+ *                        goodbye says that this rank is stopped, since all ranks get
+ *                        the signal and none is the cause. A rank that receives the
+ *                        goodbye before its own signal must not report a lost peer. If
  *                        another rank's failure has ended the world, SIGTERM becomes
  *                        the exit code of a consequence: for srun a signal outranks the
  *                        exit code of the rank that failed.
@@ -46,7 +48,8 @@
 #include "runtime/contract/failure.h"
 #include "runtime/contract/stacks_file.h"
 
-enum { LIMIT_MS = 200 };
+/* For a goodbye: of a thread that waits in the handler, and of one that continues. */
+enum { LIMIT_MS = 200, LIMIT_RUNNING_MS = 1000 };
 static const int signals[] = {SIGTERM, SIGINT, SIGSEGV, SIGBUS,
                               SIGFPE,  SIGILL, SIGABRT};
 
@@ -131,25 +134,30 @@ static bool sender_stops_job(pid_t sender)
     return p == sender || p == 0;
 }
 
-static void goodbye_send(int sig)
+static void goodbye_send(int sig, bool is_stop, uint64_t deadline_ns)
 {
-    const uint64_t deadline_ns = clock_now_ns() + LIMIT_MS * NS_PER_MS * 3 / 4;
     struct leave leave = {.why = LEAVE_EXIT};
     struct world *w;
 
     if (runtime_get(&w, NULL) != 0)
         return;
-    (void)snprintf(leave.how, sizeof(leave.how), "ended by %s", signal_name(sig));
+    if (is_stop)
+        (void)snprintf(leave.how, sizeof(leave.how), GOODBYE_STOPPED "%s: %s",
+                       contract_is_task(&w->contract) ? "Slurm" : "its launcher",
+                       signal_name(sig));
+    else
+        (void)snprintf(leave.how, sizeof(leave.how), "ended by %s", signal_name(sig));
     (void)coordinator_say(w->co, &leave, deadline_ns);
     runtime_put(w);
 }
 
 static void *signals_main(void *arg)
 {
-    uint64_t n;
+    uint64_t n, limit_ms;
     sigset_t set;
     bool is_stop;
     ssize_t got;
+    pid_t sender;
     int sig;
 
     (void)arg;
@@ -163,12 +171,13 @@ static void *signals_main(void *arg)
     if (got != (ssize_t)sizeof(n))
         return NULL; /* the program has closed the descriptor */
     sig = atomic_load(&watch.sig);
-    is_stop = sender_stops_job(atomic_load(&watch.sender));
-    if (is_stop && sig == SIGTERM && runtime_is_ended_by_other())
+    sender = atomic_load(&watch.sender);
+    is_stop = sender_stops_job(sender);
+    if (is_stop && sig == SIGTERM && runtime_other() == OTHER_HAS_FAILED)
         _exit(FAILURE_OTHER_RANK);
-    if (!is_stop)
-        goodbye_send(sig);
-    if (atomic_load(&watch.sender) == watch.pid) {
+    limit_ms = sender == watch.pid ? LIMIT_MS * 3 / 4 : LIMIT_RUNNING_MS;
+    goodbye_send(sig, is_stop, clock_now_ns() + limit_ms * NS_PER_MS);
+    if (sender == watch.pid) {
         (void)!write(watch.done_fd, &n, sizeof(n)); /* the handler's thread ends us */
         return NULL;
     }

@@ -40,6 +40,13 @@ bool contract_is_inherited(const char *name)
     return false;
 }
 
+bool contract_is_task(const struct contract *c)
+{
+    return c->launcher == LAUNCHER_SLURM
+           || (c->launcher == LAUNCHER_RINGMASTER
+               && strncmp(c->job_id, "slurm.", 6) == 0);
+}
+
 const char *launcher_name(enum launcher l)
 {
     switch (l) {

@@ -75,6 +75,8 @@ struct contract {
 };
 
 void contract_init(struct contract *c); /* single process, fds -1 */
+/* Slurm has started this process as a task of a step: by srun --hvd, or bare srun. */
+bool contract_is_task(const struct contract *c);
 
 struct env_pair {
     char name[48];

@@ -59,6 +59,8 @@ struct control_config {
     struct auth_id id; /* token and job_id outlive the channel */
     uint64_t peer_timeout_ns;
     const struct control_member *members; /* size entries; outlive the channel */
+    /* Follows "connection closed" in causes: what that may mean here. NULL: nothing. */
+    const char *closed_means;
     struct control_handlers handlers;
 };
 

@@ -173,12 +173,21 @@ static void edge_lost(struct control *c, uint32_t index, const char *how)
         cause_report_loss(c, e->rank, how);
 }
 
+static void edge_closed(struct control *c, uint32_t index)
+{
+    char how[160];
+
+    (void)snprintf(how, sizeof(how), "connection closed%s",
+                   c->cfg.closed_means ? c->cfg.closed_means : "");
+    edge_lost(c, index, how);
+}
+
 void tree_lost(struct control *c, uint32_t index, int r)
 {
     if (c->edges[index].conn.fd < 0)
         return;
     if (r == -EPIPE)
-        edge_lost(c, index, "connection closed");
+        edge_closed(c, index);
     else if (r == -EBADMSG)
         edge_lost(c, index, "its control frame failed the check");
     else

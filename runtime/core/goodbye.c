@@ -5,7 +5,6 @@
  * get. Called by tree_cause.c and by the C API. */
 #include "runtime/core/goodbye.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,4 +71,12 @@ int64_t goodbye_rank(const char *text)
         return -1;
     rank = strtol(text, &end, 10);
     return rank <= INT32_MAX && strncmp(end, " (host ", 7) == 0 ? rank : -1;
+}
+
+bool goodbye_is_stop(const char *text)
+{
+    static const char words[] = ") " GOODBYE_STOPPED;
+    const char *name_end = goodbye_rank(text) >= 0 ? strchr(text, ')') : NULL;
+
+    return name_end && strncmp(name_end, words, sizeof(words) - 1) == 0;
 }

@@ -4,6 +4,7 @@
 #ifndef RUNTIME_CORE_GOODBYE_H
 #define RUNTIME_CORE_GOODBYE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,5 +20,12 @@ void goodbye_clean(const char *text, char *ret, size_t size_bytes);
 /* The rank whose end a cause or an operation's error text reports ("rank 3 (host b, pid
  * 7) ..."), after the words "Horovod has been shut down: " too; -1: none. */
 int64_t goodbye_rank(const char *text);
+
+/* The words between a rank's name and its signal, for a rank that a launcher stops: "was
+ * stopped by Slurm: SIGTERM". */
+#define GOODBYE_STOPPED "was stopped by "
+/* Does this cause report such a rank? The other ranks are stopped, too, and no program has
+ * failed. */
+bool goodbye_is_stop(const char *text);
 
 #endif

@@ -40,6 +40,9 @@ struct forming { /* needed only while the world forms */
     uint64_t deadline_ns;
 };
 
+/* scancel of a step sends SIGKILL to all ranks, and some see the end of others first. */
+#define CLOSED_UNDER_SLURM ": it was killed, or Slurm has ended the step"
+
 /* --- rendezvous --- */
 
 static bool kept_is_at(const struct kept_state *m, const struct world *w)
@@ -216,6 +219,7 @@ static int world_open_parts(struct forming *f, struct kept_state *kept, struct e
         .id = w->env.id,
         .peer_timeout_ns = w->settings.peer_timeout_ns,
         .members = w->members,
+        .closed_means = contract_is_task(&w->contract) ? CLOSED_UNDER_SLURM : NULL,
     };
     struct coordinator_config engine = {
         .rank = p->rank,

@@ -85,13 +85,13 @@ class Ending(unittest.TestCase):
                 self.assertEqual((first.code, culprit.code), (code, 1), f"{first}\n{culprit}")
                 self.assertRegex(first.out, FAILURES["raise"][1])
 
-    def test_a_rank_that_its_launcher_stops_is_no_cause(self):
+    def test_a_rank_that_its_launcher_stops_says_so(self):
         with tempfile.TemporaryDirectory() as directory:
             launcher = 'mkfifo "$0"; "$@" >"$0" & read -r said <"$0"; kill -TERM $!; wait $!'
             prefix = {1: ["sh", "-c", launcher, f"{directory}/said"]}
             first, stopped = bare_ranks(2, "ending.py", "wait", prefix=prefix)
         self.assertEqual((first.code, stopped.code), (OTHER_RANK, 128 + 15), f"{first}\n{stopped}")
-        self.assert_named(first, "was lost: connection closed")
+        self.assert_named(first, "was stopped by its launcher: SIGTERM")
 
     def test_the_example_of_the_guide(self):
         guide = (ROOT / "runtime/python/GUIDE.md").read_text().split("\n## When a rank fails\n")[1]

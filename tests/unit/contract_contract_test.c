@@ -209,6 +209,28 @@ static void inheritance_check(bool want, const char *names)
             fail_msg("%s is%s inherited", p, want ? " not" : "");
 }
 
+UNIT_TEST(tasks_of_slurm_are_known)
+{
+    static const struct {
+        enum launcher launcher;
+        const char *job_id;
+        bool is_task;
+    } table[] = {
+        {LAUNCHER_RINGMASTER, "slurm.12.0", true}, {LAUNCHER_SLURM, "x", true},
+        {LAUNCHER_RINGMASTER, "run.12", false},    {LAUNCHER_RINGMASTER, "", false},
+        {LAUNCHER_OPENMPI, "slurm.12.0", false},   {LAUNCHER_NONE, "", false},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        struct contract c;
+
+        contract_init(&c);
+        c.launcher = table[i].launcher;
+        (void)snprintf(c.job_id, sizeof(c.job_id), "%s", table[i].job_id);
+        assert_int_equal(contract_is_task(&c), table[i].is_task);
+    }
+}
+
 UNIT_TEST(outer_sets_are_inherited_and_knobs_are_not)
 {
     inheritance_check(

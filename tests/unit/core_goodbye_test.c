@@ -77,4 +77,24 @@ UNIT_TEST(a_cause_names_its_rank)
         assert_int_equal(goodbye_rank(table[i].text), table[i].rank);
 }
 
+UNIT_TEST(a_stop_is_no_failure)
+{
+    static const struct {
+        const char *text;
+        bool is_stop;
+    } table[] = {
+        {"rank 3 (host b, pid 7) was stopped by Slurm: SIGTERM", true},
+        {"rank 0 (host b, pid 7) was stopped by its launcher: SIGINT", true},
+        {"rank 3 (host b, pid 7) ended by SIGTERM", false},
+        {"rank 3 (host b, pid 7) ended: x (y) was stopped by me", false},
+        {"rank 3 was stopped by Slurm", false},
+        {"tensor x (y) was stopped by Slurm", false},
+        {"rank 3 (host b", false},
+        {"", false},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        assert_int_equal(goodbye_is_stop(table[i].text), table[i].is_stop);
+}
+
 UNIT_MAIN(NULL, NULL)

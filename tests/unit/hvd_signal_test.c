@@ -143,13 +143,15 @@ TREE_TEST(a_signal_of_a_stranger_is_named)
     die_once(1, BY_ITSELF, SIGTERM, "ended by SIGTERM");
 }
 
-/* As launchers stop jobs: this rank is not the cause. */
-TREE_TEST(a_signal_of_a_launcher_is_no_cause)
+/* As launchers stop jobs: no peer reports a lost connection. */
+TREE_TEST(a_rank_that_its_launcher_stops_is_named)
 {
-    die_once(1, BY_PARENT, SIGTERM, "was lost: connection closed");
+    for (int r = 0; r < n_ranks; r++)
+        die_once(r, BY_PARENT, SIGTERM, "was stopped by its launcher: SIGTERM");
+    die_once(1, BY_PARENT, SIGINT, "was stopped by its launcher: SIGINT");
 }
 
-/* A consequence that is stopped: as if it had ended by itself. */
+/* Ranks that are stopped after the victim. */
 RANK_BODY(stopped_body)
 {
     float v = 1;
@@ -157,7 +159,7 @@ RANK_BODY(stopped_body)
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_now("first", &v, 1));
     if (rank == victim)
-        (void)raise(SIGKILL);
+        rank_die();
     while (sum_now("x", &v, 1) == HVD_OK)
         ;
     stage_set(rank, 1);
@@ -165,22 +167,40 @@ RANK_BODY(stopped_body)
         (void)pause();
 }
 
-UNIT_TEST(a_stopped_consequence_exits_with_its_code)
+static void stop_after(enum how by, int sig, int want_status)
 {
     struct proc_world w;
     int status;
 
     victim = 1;
+    how = by;
+    number = sig;
     world_start(&w, 3, stopped_body);
+    if (by == BY_PARENT) {
+        stage_wait(1, 1);
+        assert_int_equal(kill(w.pid[1], sig), 0);
+    }
     for (int r = 0; r < 3; r += 2) {
         stage_wait(r, 1);
         assert_int_equal(kill(w.pid[r], SIGTERM), 0);
         assert_int_equal(waitpid(w.pid[r], &status, 0), w.pid[r]);
-        assert_int_equal(status, HVD_EXIT_OTHER_RANK << 8);
+        assert_int_equal(status, want_status);
     }
     assert_int_equal(waitpid(w.pid[1], &status, 0), w.pid[1]);
     rdv_server_stop(w.server);
     (void)unlink(w.token_file);
+}
+
+/* As if it had ended by itself. */
+UNIT_TEST(a_stopped_consequence_exits_with_its_code)
+{
+    stop_after(BY_ITSELF, SIGKILL, HVD_EXIT_OTHER_RANK << 8);
+}
+
+/* The launcher stops all of them, one after the other. */
+UNIT_TEST(stopped_ranks_all_die_by_the_signal)
+{
+    stop_after(BY_PARENT, SIGTERM, SIGTERM);
 }
 
 /* --- programs with handlers --- */

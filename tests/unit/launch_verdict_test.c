@@ -214,6 +214,7 @@ UNIT_TEST(blame_is_read_from_the_last_lines)
          1},
         {"rank 1 (host b, pid 7) ended: ValueError: x (a.py:1)\n", 0, 1},
         {"rank 1 (host b, pid 7) ended by SIGTERM\n", 0, 1},
+        {"rank 1 (host b, pid 7) was stopped by its launcher: SIGTERM\n", 0, 1},
         {"rank 1 (host b, pid 7) ended well\n", 0, -1},
         {"rank 1 (host b, pid 7) is late\n", 0, -1},
         {"rank 1 (host b\n) was lost", 0, -1},

@@ -38,7 +38,7 @@
 static const char *const failures[] = {" was lost: ", " exited with code ",
                                        " ended: ", " ended by "};
 static const char *const orderly[] = {" was lost", " exited", " was killed by signal ",
-                                      " called shutdown()"};
+                                      " was stopped by ", " called shutdown()"};
 
 static bool text_is_end(const char *p, const char *const ends[], size_t n)
 {
