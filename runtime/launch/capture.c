@@ -53,8 +53,8 @@ static void capture_take_signals(struct capture *c, struct run *r)
     while ((pid = signals_reap(&status)) > 0) {
         if (pid == c->guard->pid)
             c->guard->pid = 0;
-        if (c->other && pid == *c->other)
-            *c->other = 0;
+        if (c->on_end && pid != r->child.pid)
+            c->on_end(c->on_end_arg, pid);
         if (pid == r->child.pid) {
             r->status = status;
             r->has_ended = true;

@@ -17,8 +17,9 @@ struct capture {
     char *const *argv, *const *env;
     uint64_t timeout_ms;
     const char *option; /* that sets this time, for the error message; NULL: none */
-    pid_t *other; /* another child of this process, becomes 0 if it ends; or NULL */
-    int signal;   /* set if a stop signal was received meanwhile */
+    void (*on_end)(void *arg, pid_t pid); /* of another child; NULL: of no interest */
+    void *on_end_arg;
+    int signal; /* set if a stop signal was received meanwhile */
 };
 
 /* Captures standard output in out, whose bound is the limit; standard error is

@@ -267,7 +267,7 @@ static int check_collect(struct survey *c, struct slurm_srun *srun)
 
         (void)poll(p, 3, clock_left_ms(deadline_ns));
         slurm_srun_take_messages(srun);
-        sig = slurm_srun_take_signals(srun, &c->slurm);
+        sig = slurm_commands_take_signals(&c->slurm);
         ssize_t n = p[0].revents ? read(srun->fd, text, sizeof(text)) : -1;
         if (n > 0)
             strbuf_add(&in, text, (size_t)n);

@@ -64,6 +64,16 @@ void slurm_commands_release(struct slurm_commands *s)
     signals_release(&s->signals);
 }
 
+/* A child of this process has ended. */
+static void slurm_on_end(void *arg, pid_t pid)
+{
+    struct slurm_commands *s = arg;
+
+    for (struct slurm_srun *r = s->sruns; r; r = r->next)
+        if (r->child.pid == pid)
+            r->child.pid = 0;
+}
+
 static int slurm_find(const char *name, char *ret_path, struct err *err)
 {
     if (command_find(name, getenv("PATH"), ret_path, NULL) == 0)
@@ -86,7 +96,8 @@ int slurm_commands_run(struct slurm_commands *s,
                         .argv = argv,
                         .env = s->env,
                         .timeout_ms = timeout_ms,
-                        .other = s->srun};
+                        .on_end = slurm_on_end,
+                        .on_end_arg = s};
     int rc = slurm_find(argv[0], path, err);
 
     rc = rc < 0 ? rc : capture_run(&c, out, err);
@@ -117,13 +128,14 @@ int slurm_srun_start(struct slurm_commands *s,
         return rc;
     }
     ret->fd = pair[0];
-    s->srun = &ret->child.pid;
+    ret->next = s->sruns;
+    s->sruns = ret;
     (void)fd_nonblock(ret->fd, true);
     (void)fd_nonblock(ret->child.stderr_fd, true);
     return 0;
 }
 
-int slurm_srun_take_signals(struct slurm_srun *r, struct slurm_commands *s)
+int slurm_commands_take_signals(struct slurm_commands *s)
 {
     int sig, status, stop = s->stop;
     pid_t pid;
@@ -133,8 +145,7 @@ int slurm_srun_take_signals(struct slurm_srun *r, struct slurm_commands *s)
         if (signals_is_stop(sig))
             stop = sig;
     while ((pid = signals_reap(&status)) > 0)
-        if (pid == r->child.pid)
-            r->child.pid = 0;
+        slurm_on_end(s, pid);
     return stop;
 }
 
@@ -163,7 +174,7 @@ slurm_srun_wait(struct slurm_srun *r, struct slurm_commands *s, uint64_t limit_n
     uint64_t deadline_ns = clock_now_ns() + limit_ns;
     char rest[4096];
 
-    (void)slurm_srun_take_signals(r, s);
+    (void)slurm_commands_take_signals(s);
     while (r->child.pid > 0 && clock_now_ns() < deadline_ns) {
         struct pollfd p[2] = {{.fd = s->signals.fd, .events = POLLIN},
                               {.fd = r->fd, .events = POLLIN}};
@@ -171,7 +182,7 @@ slurm_srun_wait(struct slurm_srun *r, struct slurm_commands *s, uint64_t limit_n
         (void)poll(p, 2, clock_left_ms(deadline_ns));
         if (p[1].revents && read(r->fd, rest, sizeof(rest)) == 0)
             fd_close(&r->fd);
-        (void)slurm_srun_take_signals(r, s);
+        (void)slurm_commands_take_signals(s);
     }
     return r->child.pid == 0;
 }
@@ -187,7 +198,11 @@ void slurm_srun_end(struct slurm_srun *r, struct slurm_commands *s)
             (void)waitpid(r->child.pid, NULL, 0);
         }
     }
-    s->srun = NULL;
+    for (struct slurm_srun **p = &s->sruns; *p; p = &(*p)->next)
+        if (*p == r) {
+            *p = r->next;
+            break;
+        }
     slurm_srun_take_messages(r);
     fd_close(&r->fd);
     fd_close(&r->child.stderr_fd);

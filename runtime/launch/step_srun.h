@@ -12,9 +12,9 @@
 struct slurm_commands {
     struct signals signals;
     char **env;
-    char self[4096]; /* this program, hvd-agent */
-    pid_t *srun;     /* of the one that runs; NULL: none */
-    int stop;        /* a signal that came during slurm_commands_run */
+    char self[4096];          /* this program, hvd-agent */
+    struct slurm_srun *sruns; /* that run; the last one first */
+    int stop;                 /* a signal that came during slurm_commands_run */
 };
 /* -ENOENT: Slurm is not on PATH. Blocks signals: call it first. */
 int slurm_commands_init(struct slurm_commands *s, struct err *err);
@@ -27,17 +27,19 @@ int slurm_commands_run(struct slurm_commands *s,
                        struct strbuf *out,
                        struct err *err);
 
-/* An srun that runs. */
+/* Reaps sruns, and returns a signal that ends this program, or 0. */
+int slurm_commands_take_signals(struct slurm_commands *s);
+
+/* An srun that runs; it stays at its address. */
 struct slurm_srun {
     struct child child; /* pid 0: it has ended */
     int fd;             /* its standard input and output */
+    struct slurm_srun *next;
 };
 int slurm_srun_start(struct slurm_commands *s,
                      char *const *argv,
                      struct slurm_srun *ret,
                      struct err *err);
-/* Takes signals: reaps srun, and returns one that ends this program, or 0. */
-int slurm_srun_take_signals(struct slurm_srun *r, struct slurm_commands *s);
 /* Copies what srun prints to standard error, without control characters: nodes print
  * there too. */
 void slurm_srun_take_messages(struct slurm_srun *r);

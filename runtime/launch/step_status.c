@@ -3,7 +3,7 @@
  * starts a second, overlapping step, one task on each node:
  *
  *   squeue -> which step, whose, on which nodes
- *   srun --jobid=J --overlap -N<nodes> hvd-agent step J.S
+ *   srun --jobid=J --overlap -N<nodes> hvd-agent step J.S    (one for each component)
  *        <- lines: records, rank 0's stall, findings (core/step_line.h)
  *        -> "E n": examine the ranks
  *
@@ -20,17 +20,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
-#include "runtime/contract/hostlist.h"
 #include "runtime/launch/core/record_text.h"
 #include "runtime/launch/core/step_line.h"
 #include "runtime/launch/live_lead.h"
 #include "runtime/launch/report.h"
-#include "runtime/launch/step_srun.h"
+#include "runtime/launch/step_target.h"
 #include "runtime/live/live_text.h"
 
 #define PRINT_NS  (LIVE_EVERY_S * NS_PER_S)
@@ -45,23 +45,27 @@ struct step_peer { /* the process on a node */
     bool is_present, has_ranks;
 };
 
+struct step_asker { /* an srun, which asks one component */
+    struct slurm_srun srun;
+    uint32_t first; /* of its tasks, among those of all components */
+    struct strbuf in;
+};
+
 struct step_watch {
     bool is_json, is_line, with_ranks, repeats;
     struct slurm_commands slurm;
     struct step_word word;
-    struct step_found found;
-    struct hostlist hosts; /* of the step; a task's node is at its index */
-    char *nodes;           /* the same as Slurm writes it */
-    struct slurm_srun srun;
+    struct step_target target;
+    struct step_asker *askers; /* [target.found.n_parts] */
     struct live_lead lead;
-    struct step_peer *peers; /* [hosts.n] */
+    bool has_lead;
+    struct step_peer *peers; /* [target.n_tasks] */
     uint32_t *peer_of;       /* [found.n_tasks] by rank */
     uint32_t n_present, n_with_ranks;
     bool has_begun, has_world; /* ranks are known; all are in the world */
     uint64_t world_ms;
     struct strbuf stall; /* that came before has_world */
     bool has_stall;
-    struct strbuf in;
     uint64_t begin_ns, print_ns;
     bool has_printed;
 };
@@ -77,20 +81,37 @@ static const char usage[] =
 
 /* --- the lead --------------------------------------------------------------------- */
 
+/* To the processes on all nodes. */
+static void watch_send(struct step_watch *w, const char *line)
+{
+    for (uint32_t i = 0; i < w->target.found.n_parts; i++)
+        (void)fd_write_full(w->askers[i].srun.fd, line, strlen(line),
+                            clock_now_ns() + NS_PER_S);
+}
+
 static void watch_examine(void *arg, uint32_t number)
 {
-    struct step_watch *w = arg;
     char line[32];
-    int n = snprintf(line, sizeof(line), "E %u\n", number);
 
-    (void)fd_write_full(w->srun.fd, line, (size_t)n, clock_now_ns() + NS_PER_S);
+    (void)snprintf(line, sizeof(line), "E %u\n", number);
+    watch_send(arg, line);
+}
+
+/* Of a process of ours. */
+static const char *peer_host(const struct step_watch *w, uint32_t peer)
+{
+    uint32_t i = w->target.found.n_parts - 1;
+
+    while (w->askers[i].first > peer)
+        i--;
+    return w->target.hosts[i].v[peer - w->askers[i].first].name;
 }
 
 static const char *watch_host_of(void *arg, uint32_t rank)
 {
     const struct step_watch *w = arg;
 
-    return rank < w->found.n_tasks ? w->hosts.v[w->peer_of[rank]].name : "";
+    return rank < w->target.found.n_tasks ? peer_host(w, w->peer_of[rank]) : "";
 }
 
 static void watch_init_lead(struct step_watch *w)
@@ -101,7 +122,7 @@ static void watch_init_lead(struct step_watch *w)
                                        .arg = w};
 
     live_lead_init(&w->lead, &c);
-    live_lead_meet(&w->lead, 0, (uint32_t)w->hosts.n);
+    live_lead_meet(&w->lead, 0, (uint32_t)w->target.n_tasks);
     live_lead_set_present(&w->lead, w->n_present);
 }
 
@@ -110,7 +131,8 @@ static uint32_t watch_slots(const struct step_watch *w, const struct step_hello 
 {
     bool is_block = h->last - h->first + 1 == h->n_ranks && h->first % h->n_ranks == 0;
 
-    return is_block && (uint64_t)h->n_ranks * w->hosts.n == h->size ? h->n_ranks : 1;
+    return is_block && (uint64_t)h->n_ranks * w->target.n_tasks == h->size ? h->n_ranks
+                                                                           : 1;
 }
 
 static void watch_begin(struct step_watch *w, const struct step_hello *h)
@@ -128,9 +150,9 @@ static void watch_take_hello(struct step_watch *w, struct step_peer *p, struct e
 
     if (step_hello_parse(strbuf_str(&p->part.data), p->part.data.n, &h, err) < 0)
         return;
-    if (h.size > 0 && h.size != w->found.n_tasks) {
+    if (h.size > 0 && h.size != w->target.found.n_tasks) {
         (void)err_set(err, -EPROTO, "%s: a job of %u ranks, but the step has %u tasks",
-                      h.host, h.size, w->found.n_tasks);
+                      h.host, h.size, w->target.found.n_tasks);
         return;
     }
     w->n_present += !p->is_present;
@@ -157,7 +179,7 @@ static void watch_take_record(struct step_watch *w, uint32_t peer)
     AUTOFREE struct live_rank *r = mem_alloc(sizeof(*r));
 
     if (!r || live_rank_unpack(strbuf_str(b), b->n, r, NULL) < 0
-        || r->rank >= w->found.n_tasks)
+        || r->rank >= w->target.found.n_tasks)
         return;
     w->peer_of[r->rank] = peer;
     if (r->state == LIVE_RANK_IN_WORLD && r->age_ms > w->world_ms)
@@ -197,16 +219,18 @@ static void watch_take_part(struct step_watch *w, uint32_t peer, struct err *err
     }
 }
 
-static void watch_take_line(struct step_watch *w, const char *line)
+static void
+watch_take_line(struct step_watch *w, const struct step_asker *a, const char *line)
 {
     struct err err = ERR_INIT;
     const char *rest;
     uint32_t task;
 
-    if (!step_line_label(line, &task, &rest) || task >= w->hosts.n)
+    if (!step_line_label(line, &task, &rest)
+        || task >= w->target.hosts[a - w->askers].n)
         (void)err_set(&err, -EPROTO, "srun printed \"%.100s\"", line);
-    else if (step_part_take(&w->peers[task].part, rest, &err) > 0)
-        watch_take_part(w, task, &err);
+    else if (step_part_take(&w->peers[a->first + task].part, rest, &err) > 0)
+        watch_take_part(w, a->first + task, &err);
     if (!err.code)
         return;
     step_line_clean(err.text);
@@ -214,27 +238,27 @@ static void watch_take_line(struct step_watch *w, const char *line)
 }
 
 /* False: srun has closed its output. */
-static bool watch_read(struct step_watch *w)
+static bool watch_read(struct step_watch *w, struct step_asker *a)
 {
     char text[65536];
-    ssize_t n = read(w->srun.fd, text, sizeof(text));
+    ssize_t n = read(a->srun.fd, text, sizeof(text));
     const char *from, *end;
 
     if (n <= 0)
         return n < 0 && (errno == EAGAIN || errno == EINTR);
-    strbuf_add(&w->in, text, (size_t)n);
-    if (strbuf_status(&w->in) < 0) {
-        strbuf_clear(&w->in);
+    strbuf_add(&a->in, text, (size_t)n);
+    if (strbuf_status(&a->in) < 0) {
+        strbuf_clear(&a->in);
         return true;
     }
-    from = strbuf_str(&w->in);
+    from = strbuf_str(&a->in);
     while ((end = strchr(from, '\n')) != NULL) {
-        w->in.p[end - w->in.p] = '\0';
-        watch_take_line(w, from);
+        a->in.p[end - a->in.p] = '\0';
+        watch_take_line(w, a, from);
         from = end + 1;
     }
-    w->in.n -= (size_t)(from - w->in.p);
-    memmove(w->in.p, from, w->in.n + 1);
+    a->in.n -= (size_t)(from - a->in.p);
+    memmove(a->in.p, from, a->in.n + 1);
     return true;
 }
 
@@ -273,7 +297,8 @@ static void watch_print(struct step_watch *w)
     strbuf_init(&out, REPORT_TEXT_MAX);
     live_job_advance(&w->lead.job, clock_now_ns());
     live_job_report(&w->lead.job, clock_wall_us(), r);
-    if (r->state == LIVE_STARTING && w->n_with_ranks < w->hosts.n && w->world_ms == 0) {
+    if (r->state == LIVE_STARTING && w->n_with_ranks < w->target.n_tasks
+        && w->world_ms == 0) {
         r->state = LIVE_MEETING; /* tasks wait at the gate for those of other nodes */
         r->n_present = w->n_with_ranks;
     }
@@ -285,8 +310,8 @@ static void watch_print(struct step_watch *w)
         (w->is_json ? live_report_json : live_report_line)(r, &out);
         strbuf_putc(&out, '\n');
     } else {
-        strbuf_printf(&out, "Slurm job %u, step %u, on %s\n", w->found.job,
-                      w->found.step, w->nodes);
+        strbuf_printf(&out, "Slurm job %u, step %u, on %s\n", w->target.job.lead,
+                      w->target.found.step, strbuf_str(&w->target.nodes));
         live_report_text(r, &out);
     }
     if (w->with_ranks)
@@ -309,7 +334,7 @@ static bool watch_is_complete(const struct step_watch *w)
         return false;
     if (age_ns >= ANSWER_NS)
         return true;
-    return w->n_present == w->hosts.n
+    return w->n_present == w->target.n_tasks
            && (w->lead.job.n_samples >= 2 || age_ns >= RATES_NS);
 }
 
@@ -319,17 +344,17 @@ static void watch_name_absent(const struct step_watch *w)
     unsigned n = 0;
 
     strbuf_init(&names, 4096);
-    for (size_t i = 0; i < w->hosts.n; i++)
+    for (size_t i = 0; i < w->target.n_tasks; i++)
         if (!w->peers[i].is_present && n++ < 8)
-            strbuf_printf(&names, "%s%s", n > 1 ? ", " : "", w->hosts.v[i].name);
-    fprintf(stderr, "hvd-status: %u of %zu nodes do not answer: %s%s\n", n, w->hosts.n,
-            strbuf_str(&names), n > 8 ? ", .." : "");
+            strbuf_printf(&names, "%s%s", n > 1 ? ", " : "", peer_host(w, (uint32_t)i));
+    fprintf(stderr, "hvd-status: %u of %zu nodes do not answer: %s%s\n", n,
+            w->target.n_tasks, strbuf_str(&names), n > 8 ? ", .." : "");
 }
 
 /* None on the nodes that have answered, and the other nodes have had their time. */
 static bool watch_has_no_ranks(const struct step_watch *w, uint64_t now_ns)
 {
-    uint64_t wait_ns = w->n_present == w->hosts.n ? RATES_NS : ANSWER_NS;
+    uint64_t wait_ns = w->n_present == w->target.n_tasks ? RATES_NS : ANSWER_NS;
 
     return !w->has_begun && w->n_present > 0 && now_ns - w->begin_ns >= wait_ns;
 }
@@ -342,49 +367,70 @@ static int watch_step(struct step_watch *w)
     if (w->n_present > 0 && w->begin_ns == 0)
         w->begin_ns = now_ns;
     if (w->has_begun && w->n_with_ranks == 0) {
-        fprintf(stderr, "hvd-status: step %u.%u has ended\n", w->found.job,
-                w->found.step);
+        fprintf(stderr, "hvd-status: step %u.%u has ended\n", w->target.job.lead,
+                w->target.found.step);
         return !w->has_printed;
     }
     if (watch_has_no_ranks(w, now_ns)) {
-        if (w->n_present < w->hosts.n)
+        if (w->n_present < w->target.n_tasks)
             watch_name_absent(w);
         fprintf(stderr, "hvd-status: step %u.%u has no ranks of srun --hvd%s\n",
-                w->found.job, w->found.step,
-                w->n_present < w->hosts.n ? " on the other nodes" : "");
+                w->target.job.lead, w->target.found.step,
+                w->n_present < w->target.n_tasks ? " on the other nodes" : "");
         return 1;
     }
     live_lead_serve(&w->lead);
     if (now_ns < w->print_ns || !(w->has_printed || watch_is_complete(w)))
         return -1;
-    if (!w->has_printed && w->n_present < w->hosts.n)
+    if (!w->has_printed && w->n_present < w->target.n_tasks)
         watch_name_absent(w);
     watch_print(w);
     w->print_ns = now_ns + PRINT_NS;
-    (void)fd_write_full(w->srun.fd, "\n", 1, now_ns + NS_PER_S); /* it is alive */
-    return w->repeats ? -1 : w->n_present < w->hosts.n;
+    watch_send(w, "\n"); /* the reader is alive */
+    return w->repeats ? -1 : w->n_present < w->target.n_tasks;
+}
+
+/* Waits and reads. False: an srun has closed its output, and with it the step ends. */
+static bool watch_receive(struct step_watch *w, struct pollfd *p)
+{
+    const uint32_t n = w->target.found.n_parts;
+    uint64_t due_ns =
+        earlier_ns(live_lead_next_ns(&w->lead), clock_now_ns() + NS_PER_S);
+    bool is_open = true;
+
+    p[2 * n] = (struct pollfd){.fd = w->slurm.signals.fd, .events = POLLIN};
+    for (uint32_t i = 0; i < n; i++) {
+        const struct slurm_srun *r = &w->askers[i].srun;
+
+        p[2 * i] = (struct pollfd){.fd = r->fd, .events = POLLIN};
+        p[2 * i + 1] = (struct pollfd){.fd = r->child.stderr_fd, .events = POLLIN};
+    }
+    (void)poll(p, 2 * n + 1, clock_left_ms(due_ns));
+    for (uint32_t i = 0; i < n; i++) {
+        slurm_srun_take_messages(&w->askers[i].srun);
+        if (p[2 * i].revents && !watch_read(w, &w->askers[i]))
+            is_open = false;
+    }
+    return is_open;
 }
 
 static int watch_run(struct step_watch *w)
 {
+    AUTOFREE struct pollfd *p = mem_calloc(2 * w->target.found.n_parts + 1, sizeof(*p));
     uint64_t first_ns = clock_now_ns() + FIRST_NS;
     int code = -1;
 
-    while (code < 0) {
-        struct pollfd p[3] = {{.fd = w->slurm.signals.fd, .events = POLLIN},
-                              {.fd = w->srun.fd, .events = POLLIN},
-                              {.fd = w->srun.child.stderr_fd, .events = POLLIN}};
-        uint64_t due_ns =
-            earlier_ns(live_lead_next_ns(&w->lead), clock_now_ns() + NS_PER_S);
-        int sig;
+    if (!p)
+        fprintf(stderr, "hvd-status: out of memory\n");
+    while (p && code < 0) {
+        bool is_open = watch_receive(w, p);
+        int sig = slurm_commands_take_signals(&w->slurm);
 
-        (void)poll(p, 3, clock_left_ms(due_ns));
-        slurm_srun_take_messages(&w->srun);
-        sig = slurm_srun_take_signals(&w->srun, &w->slurm);
         if (sig)
             return 128 + sig;
-        if (p[1].revents && !watch_read(w)) {
-            fprintf(stderr, "hvd-status: step %u.%u %s\n", w->found.job, w->found.step,
+        if (!is_open) {
+            fprintf(stderr, "hvd-status: step %u.%u %s\n", w->target.job.lead,
+                    w->target.found.step,
                     w->has_begun ? "has ended" : "cannot be asked (srun failed)");
             return !w->has_printed;
         }
@@ -392,49 +438,16 @@ static int watch_run(struct step_watch *w)
         if (code < 0 && w->n_present == 0 && clock_now_ns() >= first_ns) {
             fprintf(stderr,
                     "hvd-status: step %u.%u: no node answers within %llu s (%s)\n",
-                    w->found.job, w->found.step,
-                    (unsigned long long)(FIRST_NS / NS_PER_S), w->nodes);
+                    w->target.job.lead, w->target.found.step,
+                    (unsigned long long)(FIRST_NS / NS_PER_S),
+                    strbuf_str(&w->target.nodes));
             return 1;
         }
     }
-    return code;
+    return code < 0 ? 1 : code;
 }
 
 /* --- start ------------------------------------------------------------------------ */
-
-static int watch_find(struct step_watch *w, struct err *err)
-{
-    CLEANUP(strbuf_release) struct strbuf jobs = {0}, steps = {0};
-    char squeue[] = "squeue", h[] = "-h", s[] = "-s", j[] = "-j", o[] = "-o";
-    char all[] = "--states=all", job_format[] = STEP_JOB_FORMAT;
-    char step_format[] = STEP_STEP_FORMAT, number[16];
-    char *job_argv[] = {squeue, h, all, j, w->word.job, o, job_format, NULL};
-    char *step_argv[] = {squeue, h, s, j, number, o, step_format, NULL};
-    uint32_t job;
-    int rc;
-
-    strbuf_init(&jobs, QUERY_MAX);
-    strbuf_init(&steps, QUERY_MAX);
-    rc = slurm_commands_run(&w->slurm, job_argv, SLURM_COMMAND_MS, &jobs, err);
-    if (rc == -EINVAL && jobs.n == 0 && !w->slurm.stop) /* squeue has said why */
-        rc = 0;
-    rc = rc < 0 ? rc : step_list_job(strbuf_str(&jobs), &w->word, geteuid(), &job, err);
-    if (rc < 0)
-        return rc;
-    (void)snprintf(number, sizeof(number), "%u", job);
-    rc = slurm_commands_run(&w->slurm, step_argv, SLURM_COMMAND_MS, &steps, err);
-    rc = rc < 0 ? rc
-                : step_list_choose(strbuf_str(&steps), &w->word, job, &w->found, err);
-    if (rc < 0)
-        return rc;
-    w->nodes = mem_alloc(w->found.nodes_len + 1);
-    if (!w->nodes)
-        return err_set(err, -ENOMEM, "out of memory");
-    memcpy(w->nodes, w->found.nodes, w->found.nodes_len);
-    w->nodes[w->found.nodes_len] = '\0';
-    w->found.nodes = w->nodes;
-    return hostlist_parse_slurm(w->nodes, &w->hosts, err);
-}
 
 /* There is no step to ask: prints what Slurm knows of the job. False: nothing that helps. */
 static bool watch_print_record(struct step_watch *w)
@@ -457,59 +470,49 @@ static bool watch_print_record(struct step_watch *w)
 
 static int watch_start(struct step_watch *w, struct err *err)
 {
-    char words[][24] = {"srun",
-                        "--overlap",
-                        "--mem=0",
-                        "--gres=none",
-                        "--ntasks-per-node=1",
-                        "--cpus-per-task=1",
-                        "--mpi=none",
-                        "--quiet",
-                        "--label",
-                        "--kill-on-bad-exit=0",
-                        "--export=NONE",
-                        "--chdir=/"};
-    char jobid[32], nodes[32], tasks[32], step[32];
-    AUTOFREE char *list = mem_alloc(w->found.nodes_len + 32);
-    char agent[] = "step", name[] = "--job-name=" STEP_STATUS_NAME;
-    char *argv[ARRAY_LEN(words) + 9];
-    size_t n = 0;
+    const uint32_t n = w->target.found.n_parts;
+    uint32_t first = 0;
+    int rc = 0;
 
-    w->peers = mem_calloc(w->hosts.n, sizeof(*w->peers));
-    w->peer_of = mem_calloc(w->found.n_tasks, sizeof(*w->peer_of));
-    if (!list || !w->peers || !w->peer_of)
-        return err_set(err, -ENOMEM, "out of memory for %zu nodes", w->hosts.n);
-    (void)snprintf(list, w->found.nodes_len + 32, "--nodelist=%s", w->nodes);
-    (void)snprintf(jobid, sizeof(jobid), "--jobid=%u", w->found.job);
-    (void)snprintf(nodes, sizeof(nodes), "--nodes=%zu", w->hosts.n);
-    (void)snprintf(tasks, sizeof(tasks), "--ntasks=%zu", w->hosts.n);
-    (void)snprintf(step, sizeof(step), "%u.%u", w->found.job, w->found.step);
-    for (; n < ARRAY_LEN(words); n++)
-        argv[n] = words[n];
-    argv[n++] = name;
-    argv[n++] = jobid;
-    argv[n++] = nodes;
-    argv[n++] = tasks;
-    argv[n++] = list;
-    argv[n++] = w->slurm.self;
-    argv[n++] = agent;
-    argv[n++] = step;
-    argv[n] = NULL;
+    w->askers = mem_calloc(n, sizeof(*w->askers));
+    w->peers = mem_calloc(w->target.n_tasks, sizeof(*w->peers));
+    w->peer_of = mem_calloc(w->target.found.n_tasks, sizeof(*w->peer_of));
+    for (uint32_t i = 0; w->askers && i < n; i++) {
+        w->askers[i].srun.fd = w->askers[i].srun.child.stderr_fd = -1;
+        w->askers[i].first = first;
+        strbuf_init(&w->askers[i].in, INPUT_MAX);
+        first += (uint32_t)w->target.hosts[i].n;
+    }
+    if (!w->askers || !w->peers || !w->peer_of)
+        return err_set(err, -ENOMEM, "out of memory for %zu nodes", w->target.n_tasks);
     watch_init_lead(w);
-    return slurm_srun_start(&w->slurm, argv, &w->srun, err);
+    w->has_lead = true;
+    for (uint32_t i = 0; rc == 0 && i < n; i++)
+        rc = step_target_ask(&w->target, i, &w->slurm, &w->askers[i].srun, err);
+    return rc;
+}
+
+static void watch_end_askers(struct step_watch *w)
+{
+    for (uint32_t i = 0; w->askers && i < w->target.found.n_parts; i++)
+        if (w->askers[i].srun.fd >= 0) /* all end at once */
+            (void)shutdown(w->askers[i].srun.fd, SHUT_WR);
+    for (uint32_t i = 0; w->askers && i < w->target.found.n_parts; i++) {
+        slurm_srun_end(&w->askers[i].srun, &w->slurm);
+        strbuf_release(&w->askers[i].in);
+    }
+    mem_free(w->askers);
 }
 
 static void watch_release(struct step_watch *w)
 {
-    if (w->peers)
+    if (w->has_lead)
         live_lead_release(&w->lead);
-    for (size_t i = 0; w->peers && i < w->hosts.n; i++)
+    for (size_t i = 0; w->peers && i < w->target.n_tasks; i++)
         step_part_release(&w->peers[i].part);
     mem_free(w->peers);
     mem_free(w->peer_of);
-    mem_free(w->nodes);
-    hostlist_release(&w->hosts);
-    strbuf_release(&w->in);
+    step_target_release(&w->target);
     strbuf_release(&w->stall);
     slurm_commands_release(&w->slurm);
     mem_free(w);
@@ -571,11 +574,9 @@ int step_status(char *const *argv)
         mem_free(w);
         return code;
     }
-    w->srun.fd = w->srun.child.stderr_fd = -1;
-    strbuf_init(&w->in, INPUT_MAX);
     strbuf_init(&w->stall, STEP_PART_MAX);
     rc = slurm_commands_init(&w->slurm, &err);
-    rc = rc < 0 ? rc : watch_find(w, &err);
+    rc = rc < 0 ? rc : step_target_find(&w->target, &w->slurm, &w->word, &err);
     has_record =
         (rc == -ESRCH || rc == -ENOENT) && !w->slurm.stop && watch_print_record(w);
     rc = rc < 0 ? rc : watch_start(w, &err);
@@ -584,7 +585,7 @@ int step_status(char *const *argv)
         fprintf(stderr, "hvd-status: %s\n", err.text);
     else if (rc == 0)
         code = watch_run(w);
-    slurm_srun_end(&w->srun, &w->slurm);
+    watch_end_askers(w);
     watch_release(w);
     return code;
 }

@@ -73,6 +73,26 @@ is 'hvd-status: a step without --hvd' "hvd-status: step $job.0 has no ranks of s
 ctl scancel "$job"
 wait "$plain"
 
+# --- a heterogeneous job: both components, by the number of either -----------------------------------------
+within 120 is_idle
+ctl env HOROVOD_STALL_CHECK_TIME_SECONDS=1 srun -Q --hvd -w node1 -n1 "$own/launch-world" 20 "$go" : -w node2 -n3 "$own/launch-world" 20 "$go" \
+    >"$RUN/status-world.log" 2>&1 &
+world=$!
+component() { job=$(ctl squeue -h -t RUNNING -o '%A %i' | sed -n "s/ [0-9]*+$1\$//p") && [ -n "$job" ]; } # INDEX
+examined() { # the stacks of all ranks
+    out=$(ask --verbose "$job" 2>&1)
+    has_status "$out" 'Stalled: rank 1 (host node2, pid ' usleep && [[ $out != *'not examined'* ]]
+}
+for index in 0 1; do
+    within 120 component $index && within 120 step_runs && within 180 examined
+    has "hvd-status: component $index of a heterogeneous job: all ranks, and all stacks" \
+        "$out$([[ $out == *'not examined'* ]] || echo ' all examined')" \
+        'Slurm job ' ': 4 ranks on 2 workers' 'Stalled: rank 1 (host node2, pid ' usleep ' all examined'
+    is "hvd-status: component $index: each rank is in the table" '0 1 2 3' \
+        "$(awk '$3 == "InWorld" {print $1}' <<<"$out" | tr '\n' ' ' | sed 's/ $//')"
+done
+ends_well
+
 # --- a node that does not answer: its slurmd stands still ------------------------------------------------
 within 120 is_idle
 world -N2 -n4 --ntasks-per-node=2

@@ -57,8 +57,8 @@ UNIT_TEST(a_command_beside_srun_loses_neither_a_signal_nor_the_end_of_srun)
     assert_int_equal(slurm_commands_run(&s, argv, 60000, &out, &err), -EINVAL);
     assert_non_null(strstr(err.text, "stopped by SIGTERM"));
     assert_int_equal(srun.child.pid, 0);
-    assert_int_equal(slurm_srun_take_signals(&srun, &s), SIGTERM);
-    assert_int_equal(slurm_srun_take_signals(&srun, &s), 0);
+    assert_int_equal(slurm_commands_take_signals(&s), SIGTERM);
+    assert_int_equal(slurm_commands_take_signals(&s), 0);
     slurm_srun_end(&srun, &s);
     slurm_commands_release(&s);
     strbuf_release(&out);
