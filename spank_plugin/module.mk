@@ -24,6 +24,8 @@ $(eval $(call shared,spank_box.so,tests/fakes/spank_box.c,,,spank_plugin/spank_h
 test-programs: $(O)/lib/spank_box.so
 $(eval $(call archive,spankfake,spank_plugin/plugin.c spank_plugin/slurm_io.c tests/fakes/spank_fake.c))
 $(eval $(call unit,spank,spankfake spank rendezvous launch core wire contract base,-lm))
+$(eval $(call archive,seal,spank_plugin/seal.c))
+$(eval $(call unit,seal,seal base,-lmunge))
 endif
 
 # hvd-submit needs no header of Slurm: it runs sbatch.

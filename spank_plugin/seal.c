@@ -8,13 +8,18 @@
  * "Expired" and "replayed" are accepted: a step may be queued for hours after srun
  * created the credential, and all nodes that share a munged decode the same one. munge
  * returns the payload with these two errors and with "rewound" (clock skew); the uid is
- * checked in each case. */
+ * checked in each case.
+ *
+ * libmunge writes to a socket that a busy or stopping munged may have closed. SIGPIPE,
+ * which srun does not block yet when it reads its options, would end it without a word. */
 #include "spank_plugin/seal.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <munge.h>
@@ -79,16 +84,49 @@ munge_failed(munge_ctx_t ctx, munge_err_t rc, const char *what, struct err *err)
         what, text ? text : munge_strerror(rc));
 }
 
+/* --- SIGPIPE of this thread --- */
+
+struct pipe_guard {
+    sigset_t old;
+    bool was_pending;
+};
+
+static void pipe_guard_begin(struct pipe_guard *g)
+{
+    sigset_t set;
+
+    (void)sigpending(&set);
+    g->was_pending = sigismember(&set, SIGPIPE) == 1;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGPIPE);
+    (void)pthread_sigmask(SIG_BLOCK, &set, &g->old);
+}
+
+static void pipe_guard_end(struct pipe_guard *g)
+{
+    const struct timespec now = {0, 0};
+    sigset_t set;
+
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGPIPE);
+    while (!g->was_pending && sigtimedwait(&set, NULL, &now) < 0 && errno == EINTR)
+        ;
+    (void)pthread_sigmask(SIG_SETMASK, &g->old, NULL);
+}
+
 int seal_close(
     const char *auth_info, const void *p, size_t n, char **ret_cred, struct err *err)
 {
     CLEANUP(ctx_free) munge_ctx_t ctx = ctx_new(auth_info, err);
     if (!ctx)
         return err ? err->code : -EIO;
+    struct pipe_guard guard;
     char *cred = NULL;
     munge_err_t rc = munge_ctx_set(ctx, MUNGE_OPT_UID_RESTRICTION, geteuid());
+    pipe_guard_begin(&guard);
     if (rc == EMUNGE_SUCCESS)
         rc = munge_encode(&cred, ctx, p, (int)n);
+    pipe_guard_end(&guard);
     if (rc != EMUNGE_SUCCESS)
         return munge_failed(ctx, rc, "encrypt", err);
     char *copy = mem_strdup(cred);
@@ -112,7 +150,10 @@ int seal_open(const char *auth_info,
     int n = 0;
     uid_t uid = (uid_t)-1;
     gid_t gid;
+    struct pipe_guard guard;
+    pipe_guard_begin(&guard);
     munge_err_t rc = munge_decode(cred, ctx, &p, &n, &uid, &gid);
+    pipe_guard_end(&guard);
     bool has_payload = rc == EMUNGE_SUCCESS || rc == EMUNGE_CRED_EXPIRED
                        || rc == EMUNGE_CRED_REPLAYED || rc == EMUNGE_CRED_REWOUND;
     int ret = 0;
