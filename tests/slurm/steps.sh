@@ -28,18 +28,6 @@ run_at_once() { # STEPS
     done
     wait
 }
-# Of each host: its processes by name, listening ports by program, and files where steps could leave some.
-inventory() {
-    local h
-    for h in "${hosts[@]}"; do
-        ip netns pids "$NSP-$h" | sed 's,.*,/proc/&/comm,' | xargs -r cat 2>/dev/null \
-            | grep -vxE 'cat|bash' | sort | sed "s/^/$h process /"
-        "$HERE/on" "$h" ss -Hltn | awk -v h="$h" '{print h, "port", $4}' | sort
-        "$HERE/on" "$h" ss -Hlx | awk -v h="$h" '{print h, "socket", $5}' | sort
-        "$HERE/on" "$h" find /dev/shm /tmp "$RUN/spool-$h" -mindepth 1 2>/dev/null | sed "s/^/$h file /" | sort
-    done
-    find "$RUNDIR" -mindepth 1 2>/dev/null | sed 's/^/file /'
-}
 # KiB of memory that is not a file's: of the daemons, and of the shared memory of all nodes
 daemons_kib() {
     local h
@@ -49,21 +37,10 @@ daemons_kib() {
         esac
     done | awk '{s += $1} END {print s + 0}'
 }
-is_as_before() { [ "$(inventory)" = "$before" ]; }
-left_nothing() { # NAME
-    if within 60 is_as_before; then ok "$1"; else not_ok "$1" "$(diff <(echo "$before") <(inventory))"; fi
-}
-
 run_at_once "$at_once" # the daemons have their caches and threads afterwards
 run_steps 5
 within 60 is_sum_of 5
-settled() { # twice the same
-    local last
-    last=$(inventory)
-    [ "$last" = "$before" ] || { before=$last && return 1; }
-}
-before=
-within 60 settled
+settle "${hosts[@]}"
 kib=$(daemons_kib)
 
 start=$(date +%s%N)
@@ -73,12 +50,12 @@ if is_sum_of "$steps"; then ok "$steps steps in a row: all ranks have the sum"; 
     not_ok "$steps steps in a row: all ranks have the sum" "$(grep -v 'sum 10$' "$RUN/steps.out" | head -20)"
 fi
 echo "# $((took_ms / steps)) ms a step"
-left_nothing 'no process, file, port or socket is left'
+left_nothing 'no process, file, port or socket is left' "${hosts[@]}"
 run_at_once "$at_once"
 if is_sum_of "$at_once"; then ok "$at_once steps at once: all ranks have the sum"; else
     not_ok "$at_once steps at once: all ranks have the sum" "$(grep -v 'sum 10$' "$RUN/steps.out" | head -20)"
 fi
-left_nothing 'no process, file, port or socket is left, after steps at once'
+left_nothing 'no process, file, port or socket is left, after steps at once' "${hosts[@]}"
 grown=$(($(daemons_kib) - kib))
 echo "# the daemons of five hosts: $kib KiB, $grown KiB more afterwards"
 # of six daemons; a leaked MiB a step would be far above it

@@ -28,12 +28,33 @@ has() { # NAME ACTUAL WORD...: each word is in it
     done
     ok "$name"
 }
+# FUNCTION...: all at once, each in a process of its own; their tests are printed in this order
+# shellcheck disable=SC2030,SC2031 # each process counts its own, the loop counts all
+together() {
+    local f line pids=()
+    for f; do
+        (n=0 failed=0 && "$f" && echo "end of $f") >"$RUN/$f.tap" &
+        pids+=($!)
+    done
+    wait "${pids[@]}"
+    for f; do
+        while IFS= read -r line; do
+            case $line in
+                'ok '*) ok "${line#ok * - }" ;;
+                'not ok '*) n=$((n + 1)) failed=$((failed + 1)) && echo "not ok $n - ${line#not ok * - }" ;;
+                "end of $f") continue 2 ;;
+                *) echo "$line" ;;
+            esac
+        done <"$RUN/$f.tap"
+        not_ok "$f" 'it ended early'
+    done
+}
 bail() {
     skip "spank_hvd.so on a real Slurm" "$1"
     echo "1..$n"
     exit 0
 }
-ctl() { timeout 180 "$HERE/on" ctl "$@"; }
+ctl() { timeout 400 "$HERE/on" ctl "$@"; }
 srun() { ctl srun -Q "$@"; }
 sorted() { sort -n | sed '/^$/d'; }
 plugstack() { echo "required $RUN/plugin/spank_hvd.so $*" >"$RUN/etc/plugstack.conf"; }
@@ -70,6 +91,33 @@ cluster() {
 echo "$HOROVOD_RANK/$HOROVOD_SIZE local $HOROVOD_LOCAL_RANK/$HOROVOD_LOCAL_SIZE cross $HOROVOD_CROSS_RANK/$HOROVOD_CROSS_SIZE $HOROVOD_HOSTNAME=$(hostname)"
 P
     chmod 755 "$RUN/place"
+}
+# HOST...: of each its processes by name, listening ports by program, and files where steps could leave some
+inventory() {
+    local h
+    for h; do
+        ip netns pids "$NSP-$h" | sed 's,.*,/proc/&/comm,' | xargs -r cat 2>/dev/null \
+            | grep -vxE 'cat|bash' | sort | sed "s/^/$h process /"
+        "$HERE/on" "$h" ss -Hltn | awk -v h="$h" '{print h, "port", $4}' | sort
+        "$HERE/on" "$h" ss -Hlx | awk -v h="$h" '{print h, "socket", $5}' | sort
+        "$HERE/on" "$h" find /dev/shm /tmp "$RUN/spool-$h" -mindepth 1 2>/dev/null | sed "s/^/$h file /" | sort
+    done
+    find "$RUNDIR" -mindepth 1 2>/dev/null | sed 's/^/file /'
+}
+settle() { # HOST...: sets before, an inventory that is twice the same
+    before=
+    within 60 inventory_stays "$@"
+}
+inventory_stays() {
+    local now
+    now=$(inventory "$@")
+    [ "$now" = "$before" ] || { before=$now && return 1; }
+}
+is_as_before() { [ "$(inventory "$@")" = "$before" ]; }
+left_nothing() { # NAME HOST...: since settle
+    local name=$1
+    shift
+    if within 60 is_as_before "$@"; then ok "$name"; else not_ok "$name" "$(diff <(echo "$before") <(inventory "$@"))"; fi
 }
 # copies of the ranks, for nodes have their own /tmp
 found_up() {
