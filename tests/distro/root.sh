@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# root.sh SUITE DIR: makes DIR a clean Debian of SUITE with Slurm and munge, as a site has it before Ringmaster. The
-# installation is kept in the cache, by its list of packages. Needs root.
+# root.sh SUITE DIR [PACKAGE...]: makes DIR a clean Debian of SUITE with Slurm and munge, as a site has it before
+# Ringmaster, and with these packages. The installation is kept in the cache, by its list of packages. Needs root.
 set -euo pipefail
 suite=$1 dir=$2
-packages=slurmd,slurmctld,slurm-client,slurm-wlm-basic-plugins,munge,iproute2,procps,python3,libjansson4,libsodium23,libyaml-0-2
+shift 2
+packages=$(printf ',%s' slurmd slurmctld slurm-client slurm-wlm-basic-plugins munge iproute2 procps python3 libjansson4 libyaml-0-2 "$@")
+packages=${packages#,}
 cache=${RM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ringmaster}/roots
 tar=$cache/$suite-$(sha256sum <<<"$packages" | cut -c1-12).tar
 mkdir -p "$cache"

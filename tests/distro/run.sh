@@ -42,7 +42,7 @@ is 'the RPM packages install' 3 "$(rpm --root "$WORK/rpmroot" -qa | wc -l)"
 rpm --root "$WORK/rpmroot" -e --nodeps --noscripts $(rpm --root "$WORK/rpmroot" -qa)
 is 'and leave no file behind' '' "$(find "$WORK/rpmroot" -path '*/rpm/*' -prune -o ! -type d -print | grep -v '/var/lib/rpm\|/\.rpm')"
 
-"$HERE/root.sh" bookworm "$WORK/root" || { echo "Bail out! no clean Debian"; exit 1; }
+"$HERE/root.sh" bookworm "$WORK/root" libsodium23 || { echo "Bail out! no clean Debian"; exit 1; }
 mkdir -p "$WORK/root/debs/next"
 cp "$DEB"/*.deb "$WORK/root/debs/"
 version=$(dpkg-deb -f "$DEB"/ringmaster-runtime*.deb Version)

@@ -52,10 +52,10 @@ out=$(check)
 has 'hvd-slurm-check: a node without the plugin, and no Python package' "$out" \
     "node2: $RUN/etc/plugstack.conf has no line with spank_hvd.so" 'node1: no Python package: '
 node2 umount "$RUN/etc/plugstack.conf"
-ctl scontrol update nodename=node2 state=down reason=test
+ctl scontrol update nodename=node2 state=drain reason=test # a node that is down and answers is soon idle again
 out=$(check --nodelist='node[1-2]')
 rc=$?
-has 'hvd-slurm-check: a node that is down is named, the other is asked' "$rc $out" '1 NODE' \
-    'node2: not idle (down)' "node1        $version"
+has 'hvd-slurm-check: a node that is drained is named, the other is asked' "$rc $out" '1 NODE' \
+    'node2: not idle (drained)' "node1        $version"
 ctl scontrol update nodename=node2 state=resume
 within 120 idle_nodes

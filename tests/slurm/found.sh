@@ -18,8 +18,11 @@ found_srun() { # NAME TOKEN SRUN-OPTION... [-- WORD...]
     is "$name: the token is $token" "$token" "$(has_weak "$out")"
 }
 
-found_needs() { # NAME PROGRAM PACKAGE: whether the program is there; what needs it is skipped otherwise
-    command -v "$2" >/dev/null || { skip "$1" "$3 is not installed"; return 1; }
+found_needs() { # NAME PROGRAM PACKAGE: whether the program and its libraries are there; else NAME is skipped
+    if ! command -v "$2" >/dev/null || ldd "$2" 2>/dev/null | grep -q 'not found'; then
+        skip "$1" "$3 is not installed"
+        return 1
+    fi
 }
 found_beside_mpi() { # NAME SRUN-OPTION... PROGRAM: it uses MPI too, before us and after us
     local name=$1 order out
