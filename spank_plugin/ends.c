@@ -149,7 +149,7 @@ int end_report(const struct token *token,
                struct err *err)
 {
     char name[JOB_ID_MAX];
-    CLEANUP(auth_session_wipe) struct auth_session session;
+    CLEANUP(auth_session_wipe) struct auth_session session = {0};
     CLEANUP(strbuf_release) struct strbuf line = {0};
     const struct auth_id id = {.token = token, .job_id = name};
     const struct auth_server server = {.host = address, .port = port};
@@ -161,7 +161,6 @@ int end_report(const struct token *token,
     struct frame reply;
     int fd = -1, rc;
 
-    memset(&session, 0, sizeof(session));
     end_name(job_id, name);
     strbuf_init(&line, LINE_MAX_BYTES);
     failure_render(f, &line);

@@ -2,14 +2,13 @@
 # Recipe for Spack, in a repository of your own as packages/ringmaster/package.py. Spack 0.23 loads it; no
 # installation was finished. The source is the archive that "make rpm" leaves in build/rpm/SOURCES.
 # flake8: noqa: F403, F405
+import contextlib
 import os
 
 from spack.package import *
 
-try:  # Spack 1.0 and later
+with contextlib.suppress(ImportError):  # Spack 1.0 and later
     from spack_repo.builtin.build_systems.makefile import MakefilePackage
-except ImportError:
-    pass
 
 
 class Ringmaster(MakefilePackage):

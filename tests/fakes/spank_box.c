@@ -179,7 +179,7 @@ static int box_enter(spank_t sp, struct box_state *s, char *program)
 
 int slurm_spank_task_init(spank_t sp, int argc, char *argv[])
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct flock lock = {.l_type = F_WRLCK};
     struct box_state s;
     int rc;
 

@@ -50,13 +50,16 @@ has 'hvd-status: an element by its number in the array' "$(ask "${array}_1" 2>&1
 
 # --- comment=progress -----------------------------------------------------------------------------------------
 within 120 is_idle
-world() { ctl env PATH="$own:$PATH" HOROVOD_STALL_CHECK_TIME_SECONDS=1 srun -Q --hvd=comment=progress "$@" >"$RUN/comment-world.log" 2>&1 & }
+world() { # ends_well waits for it
+    ctl env PATH="$own:$PATH" HOROVOD_STALL_CHECK_TIME_SECONDS=1 srun -Q --hvd=comment=progress "$@" >"$RUN/comment-world.log" 2>&1 &
+    # shellcheck disable=SC2034
+    world=$!
+}
 comment_has() { [[ $(comment_of "$job") == *"$1"* ]]; }
 shows() { # NAME TEXT
     if within 180 comment_has "$2"; then ok "$1"; else not_ok "$1" "$(comment_of "$job"; cat "$RUN/comment-world.log")"; fi
 }
 world -N2 -n4 --ntasks-per-node=2 --comment=mine "$own/launch-world" 20 "$go"
-world=$!
 within 120 job_of_world
 ctl sbatch -Q -H -N1 -o /dev/null --wrap true
 held=$(last_job)
@@ -73,7 +76,6 @@ patience() { # SECONDS SECONDS: of srun with a slurmd, and of slurmctld
 patience 200 600
 kill -STOP "$slurmd"
 world -N2 -n4 --ntasks-per-node=2 bash -c "until [ -e $go ]; do read -rt 1 <> <(:); done"
-world=$!
 within 120 job_of_world
 shows 'comment=progress: tasks that wait for those of a node' "hvd $job.0: Meeting: 2 of 4 tasks are ready"
 has 'hvd-status: the same' "$(ask "$job" 2>&1)" 'Meeting: 1 of 2 workers are present'
