@@ -24,6 +24,7 @@ static void route_begin(struct rdv_route *r, uint32_t round)
         r->v[i] = (struct rdv_hop){.parent = RDV_NO_PLACE};
     r->round = round;
     r->n_direct = r->n_order = r->n_filled = 0;
+    r->has_moved = false;
 }
 
 int route_init(struct rdv_route *r, uint32_t size)
@@ -61,6 +62,7 @@ static void route_unlink(struct rdv_route *r, uint32_t place)
         if (p->turn < r->n_filled)
             r->n_filled = p->turn;
     }
+    r->has_moved = r->has_moved || h->parent != RDV_NO_PLACE;
     h->parent = RDV_NO_PLACE;
 }
 
@@ -86,18 +88,27 @@ static bool hop_can_reach(const struct rdv_hop *relay, const struct rdv_hop *mem
     return !addr_is_loopback(relay->addr) || addr_is_loopback(member->addr);
 }
 
+/* The one with the fewest relays above it; of these the one that came first. */
 static uint32_t route_find_relay(struct rdv_route *r, uint32_t place)
 {
+    uint32_t best = ROUTE_SERVER, best_depth = UINT32_MAX;
+
     while (r->n_filled < r->n_order && !hop_has_room(&r->v[r->order[r->n_filled]]))
         r->n_filled++;
     for (uint32_t i = r->n_filled; i < r->n_order; i++) {
         const uint32_t relay = r->order[i];
 
-        if (hop_has_room(&r->v[relay]) && hop_can_reach(&r->v[relay], &r->v[place])
-            && route_is_above(r, relay, place))
+        if (!hop_has_room(&r->v[relay]) || !hop_can_reach(&r->v[relay], &r->v[place])
+            || !route_is_above(r, relay, place))
+            continue;
+        if (!r->has_moved)
             return relay;
+        const uint32_t depth = route_depth(r, relay);
+
+        best = depth < best_depth ? relay : best;
+        best_depth = depth < best_depth ? depth : best_depth;
     }
-    return ROUTE_SERVER;
+    return best;
 }
 
 /* The relay that it has lost serves no newcomer until it joins again. */
@@ -127,7 +138,8 @@ uint32_t route_enter(struct rdv_route *r,
     h->port = join->port;
     h->is_closed = false;
     (void)snprintf(h->addr, sizeof(h->addr), "%s", addr); /* fits */
-    if (r->n_direct < RDV_FANOUT || h->n_moves >= RDV_MOVES_MAX || join->round < round)
+    if (r->n_direct < RDV_FANOUT_SERVER || h->n_moves >= RDV_MOVES_MAX
+        || join->round < round)
         h->parent = ROUTE_SERVER;
     else
         h->parent = route_find_relay(r, place);

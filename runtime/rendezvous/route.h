@@ -4,19 +4,22 @@
  * thread only.
  *
  * A member has a hop from its JOIN until it leaves. Hops form a tree below the server: of
- * at most RDV_FANOUT members at the server and below each member, and filled in the order
- * in which members first came, so that it is flat. More members than that are at the
- * server only when no relay can serve them. */
+ * at most RDV_FANOUT_SERVER members at the server, at most RDV_FANOUT below each member,
+ * and as flat as it can be. More members than that are at the server only when no relay
+ * can serve them. */
 #ifndef RUNTIME_RENDEZVOUS_ROUTE_H
 #define RUNTIME_RENDEZVOUS_ROUTE_H
 
 #include "runtime/rendezvous/rdv_wire.h"
 #include "runtime/wire/door.h"
 
-#define RDV_FANOUT    8
-#define RDV_MOVES_MAX 3 /* relays that a member loses before it stays at the server */
+#define RDV_FANOUT_SERVER 8
+/* The first rank of a host also has up to 17 connections for control and 11 for data while
+ * a world forms: together 32. */
+#define RDV_FANOUT        3
+#define RDV_MOVES_MAX     3 /* relays that a member loses before it stays at the server */
 
-#define ROUTE_SERVER  (UINT32_MAX - 1) /* a parent: the server */
+#define ROUTE_SERVER      (UINT32_MAX - 1) /* a parent: the server */
 
 struct rdv_hop {
     uint32_t parent;  /* RDV_NO_PLACE: it has not joined, or has left */
@@ -32,6 +35,7 @@ struct rdv_route {
     uint32_t size, n_direct;
     uint32_t round;                     /* in which the members of this tree began */
     uint32_t *order, n_order, n_filled; /* the first n_filled have no room */
+    bool has_moved; /* a member has; before, the depth does not fall along `order` */
 };
 
 /* 0 or -ENOMEM. */

@@ -46,6 +46,9 @@
 #define SEALS_RESIZE       (1 | 2 | 4) /* SEAL, SHRINK, GROW */
 
 #define RETRY_MS           10
+/* Followers that the leader serves at once. The others wait in the kernel's queue, so a
+ * host of many ranks does not cost its leader as many connections. */
+#define ROOM               8u
 
 void shm_map_release(struct shm_map *m)
 {
@@ -238,7 +241,7 @@ static void shm_read_done(struct leading *l, uint32_t line)
 static void shm_lead_once(struct leading *l, struct acceptor *a, struct pollfd *p)
 {
     uint64_t due = earlier_ns(clock_now_ns() + WAIT_SLICE_NS, door_next_ns(a->door));
-    uint32_t n = l->j->n;
+    uint32_t n = l->j->n, n_busy = 0;
     for (uint32_t i = 0; i < n; i++)
         p[i] = (struct pollfd){.fd = l->socks[i], .events = POLLIN};
     p[n] = (struct pollfd){.fd = door_fd(a->door), .events = POLLIN};
@@ -246,6 +249,9 @@ static void shm_lead_once(struct leading *l, struct acceptor *a, struct pollfd *
     for (uint32_t i = 0; i < n; i++)
         if (l->socks[i] >= 0 && p[i].revents)
             shm_read_done(l, i);
+    for (uint32_t i = 0; i < n; i++)
+        n_busy += l->socks[i] >= 0;
+    door_set_room(a->door, n_busy < ROOM ? ROOM - n_busy : 1);
     acceptor_serve(a, l->j->id, shm_admit_follower, l);
 }
 
