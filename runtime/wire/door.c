@@ -32,7 +32,9 @@ struct door {
     struct stranger *v[DOOR_MAX_STRANGERS]; /* oldest first */
     size_t n, max;
     size_t room, n_doubled; /* door_set_room, and how often it is doubled */
-    uint64_t moved_ns;      /* when room was reached or doubled, or a stranger left */
+    uint64_t stuck_ns;      /* since then there is no room, and no stranger was taken */
+    uint64_t held_ns;       /* when there was none last */
+    bool has_taken;         /* one was taken after stuck_ns */
     uint16_t count[BUCKETS];
     uint64_t resume_ns;  /* 0: listening */
     bool waits_for_room; /* listening may resume earlier, when a stranger leaves */
@@ -144,7 +146,7 @@ static void door_log_refusal(struct door *d, const char *from, const char *cause
 }
 
 /* Closing alone would leave a descriptor in epoll while a forked process has a copy. */
-int stranger_take(struct stranger *s)
+static int stranger_detach(struct stranger *s)
 {
     int fd = s->fd;
 
@@ -153,9 +155,15 @@ int stranger_take(struct stranger *s)
     return fd;
 }
 
+int stranger_take(struct stranger *s)
+{
+    s->door->has_taken = true;
+    return stranger_detach(s);
+}
+
 static void stranger_close(struct stranger *s)
 {
-    int fd = stranger_take(s);
+    int fd = stranger_detach(s);
 
     fd_close(&fd);
 }
@@ -170,7 +178,7 @@ static void stranger_free(struct stranger *s)
 }
 
 /* Frees the strangers whose descriptor is gone. */
-static void door_sweep(struct door *d, uint64_t now_ns)
+static void door_sweep(struct door *d)
 {
     size_t kept = 0;
 
@@ -183,7 +191,6 @@ static void door_sweep(struct door *d, uint64_t now_ns)
         }
         d->count[s->bucket]--;
         stranger_free(s);
-        d->moved_ns = now_ns;
     }
     d->n = kept;
     if (d->n < d->room)
@@ -260,7 +267,7 @@ static bool door_make_room(struct door *d, void *arg, uint64_t now_ns)
         return false;
     }
     door_give_up(d, s, arg, "too many connections without a handshake");
-    door_sweep(d, now_ns);
+    door_sweep(d);
     return true;
 }
 
@@ -269,13 +276,17 @@ static bool door_holds_back(struct door *d, uint64_t now_ns)
 {
     if (d->n < door_room(d) || d->n == d->max)
         return false;
-    if (now_ns >= d->moved_ns + DOOR_STUCK_NS) {
+    if (d->has_taken || now_ns >= d->held_ns + 4 * DOOR_STUCK_NS)
+        d->stuck_ns = now_ns;
+    d->has_taken = false;
+    d->held_ns = now_ns;
+    if (now_ns >= d->stuck_ns + DOOR_STUCK_NS) {
         d->n_doubled++;
-        d->moved_ns = now_ns;
+        d->stuck_ns = now_ns;
         return false;
     }
     d->waits_for_room = true;
-    door_set_listening(d, d->moved_ns + DOOR_STUCK_NS);
+    door_set_listening(d, d->stuck_ns + DOOR_STUCK_NS);
     return true;
 }
 
@@ -317,8 +328,6 @@ static void door_add(struct door *d, int fd, bool is_unix, uint64_t now_ns)
             (void)snprintf(s->address, sizeof(s->address), "this host");
         d->v[d->n++] = s;
         d->count[s->bucket]++;
-        if (d->n == door_room(d))
-            d->moved_ns = now_ns;
         return;
     }
     if (s)
@@ -393,7 +402,7 @@ void door_serve(struct door *d, void *arg, uint64_t now_ns)
             door_step(d, s, arg);
     }
     door_expire(d, arg, now_ns);
-    door_sweep(d, now_ns);
+    door_sweep(d);
     if (d->resume_ns && d->waits_for_room && d->n < door_room(d))
         door_set_listening(d, 0);
     for (size_t k = 0; k < d->n_listeners; k++) {

@@ -7,8 +7,9 @@
  *     left, the oldest stranger of the address with the most strangers is closed, once it
  *     had DOOR_GRACE_NS and its last bytes have been read. Members do not count.
  *   - door_set_room limits them further, so that a crowd of honest clients waits in the
- *     kernel's queue. This limit counts on progress: when no stranger has left for
- *     DOOR_STUCK_NS, it is doubled, until the strangers are fewer than it again.
+ *     kernel's queue. This limit counts on progress: when none was taken for
+ *     DOOR_STUCK_NS, it is doubled, until the strangers are fewer than it again. So
+ *     strangers that stay, or that come and go, end it within two seconds.
  *   - The first byte must arrive within DOOR_FIRST_BYTE_NS, and all within DOOR_TOTAL_NS.
  *   - Without a descriptor and without strangers, listening pauses (no busy loop).
  *   - At most DOOR_LOGS refusals are logged in DOOR_LOG_NS; the rest is counted.
@@ -28,7 +29,7 @@
 #define DOOR_TOTAL_NS      (10 * NS_PER_S)
 #define DOOR_GRACE_NS      (200 * NS_PER_MS)
 #define DOOR_PAUSE_NS      (100 * NS_PER_MS)
-#define DOOR_STUCK_NS      NS_PER_S
+#define DOOR_STUCK_NS      (250 * NS_PER_MS)
 #define DOOR_LOG_NS        (10 * NS_PER_S)
 #define DOOR_LOGS          8
 #define DOOR_MAX_STRANGERS 512

@@ -290,6 +290,26 @@ UNIT_TEST(the_room_for_strangers_that_are_stuck_is_doubled)
     scene_close();
 }
 
+/* Strangers that come and go: none is taken, so the room grows. */
+UNIT_TEST(strangers_that_leave_are_no_progress)
+{
+    size_t n = 0;
+
+    scene_open(0);
+    door_set_room(scene.door, 8);
+    for (; n < 100; n++)
+        (void)scene_dial(1);
+    (void)scene_dial(1);
+    scene_send(n, 'x');
+    for (size_t i = 0; scene.n_admitted == 0; i++) {
+        assert_true(i < 40);
+        scene_serve();
+        fd_close(&scene.client[i]); /* one leaves, and one comes */
+        scene.now_ns += DOOR_STUCK_NS / 4;
+    }
+    scene_close();
+}
+
 /* The process has no descriptor left. */
 UNIT_TEST(without_descriptors_the_oldest_is_closed_or_listening_pauses)
 {

@@ -46,8 +46,8 @@
 #define SEALS_RESIZE       (1 | 2 | 4) /* SEAL, SHRINK, GROW */
 
 #define RETRY_MS           10
-/* Followers that the leader serves at once. The others wait in the kernel's queue, so a
- * host of many ranks does not cost its leader as many connections. */
+/* Followers that the leader serves at a time, so that a host of many ranks does not cost
+ * its leader as many connections. More wait in the kernel's queue. */
 #define ROOM               8u
 
 void shm_map_release(struct shm_map *m)
