@@ -188,11 +188,15 @@ void node_side_note_task(const struct node_side *n,
     t->rank_1[i] = c->place.rank + 1;
 }
 
-bool node_side_has_started(const struct node_side *n, struct spank_handle *sp)
+void node_side_note_start(const struct node_side *n)
 {
-    uint32_t i;
-    return n->tasks && slurm_io_local_task(sp, &i) && i < n->tasks->n
-           && n->tasks->rank_1[i] > 0;
+    if (n->tasks)
+        n->tasks->has_started = true;
+}
+
+bool node_side_has_started(const struct node_side *n)
+{
+    return n->tasks && n->tasks->has_started;
 }
 
 void node_side_report_end(struct node_side *n, struct spank_handle *sp)
@@ -201,9 +205,9 @@ void node_side_report_end(struct node_side *n, struct spank_handle *sp)
     struct failure f = {.at_wall_us = clock_wall_us()};
     uint32_t i;
     int status;
-    if (n->ticket.ends_port == 0 || n->has_reported || !node_side_has_started(n, sp)
-        || !slurm_io_local_task(sp, &i) || !slurm_io_exit_status(sp, &status)
-        || status == 0)
+    if (!t || n->ticket.ends_port == 0 || n->has_reported
+        || !slurm_io_exit_status(sp, &status) || status == 0
+        || !slurm_io_local_task(sp, &i) || i >= t->n || t->rank_1[i] == 0)
         return;
     f.rank = (int32_t)(t->rank_1[i] - 1);
     f.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;

@@ -18,6 +18,7 @@
 struct node_tasks {
     char srun[CONTRACT_PATH_MAX]; /* address */
     char job_id[JOB_ID_MAX], host[HOST_NAME_MAX_BYTES];
+    bool has_started; /* the gate is open */
     uint32_t n;
     uint32_t rank_1[]; /* [n], by Slurm's number of the task on the node: rank + 1 */
 };
@@ -58,12 +59,13 @@ int node_side_offer_mounts(struct spank_handle *sp,
                            struct err *err);
 /* task_init: -ENOENT with the reason if a container of the task does not show the token. */
 int node_side_check_visible(const struct node_side *n, struct err *err);
-/* task_init, when the task's program will start: notes the place of the task. */
+/* task_init, before the gate: notes the place of the task. */
 void node_side_note_task(const struct node_side *n,
                          struct spank_handle *sp,
                          const struct contract *c);
-/* task_exit: the program of the task has started. */
-bool node_side_has_started(const struct node_side *n, struct spank_handle *sp);
+/* task_init, after the gate: programs start. And whether they did, for slurmstepd. */
+void node_side_note_start(const struct node_side *n);
+bool node_side_has_started(const struct node_side *n);
 #define END_REPORT_MS 5000u
 /* task_exit: reports a task that has failed to srun, which keeps the first. Twice at most
  * for a node, and END_REPORT_MS each. */

@@ -295,10 +295,11 @@ int slurm_spank_task_exit(spank_t sp, int argc, char *argv[])
     int status = 0;
     (void)argc;
     (void)argv;
-    if (!plugin.opt.is_on || !node_side_has_started(&plugin.node, sp))
+    if (!plugin.opt.is_on)
         return 0;
     node_side_report_end(&plugin.node, sp);
-    if (plugin.has_reported || !slurm_io_exit_status(sp, &status) || !WIFEXITED(status)
+    if (plugin.has_reported || !node_side_has_started(&plugin.node)
+        || !slurm_io_exit_status(sp, &status) || !WIFEXITED(status)
         || WEXITSTATUS(status) != 1 || !runtime_dir_is_absent(&plugin.cfg))
         return 0;
     plugin.has_reported = true;

@@ -276,10 +276,11 @@ int task_start(struct spank_handle *sp,
         add_node_name(sp, err);
     if (!has_place || !node->has_ticket)
         return err->code;
+    node_side_note_task(node, sp, &c);
     int rc = task_pass_gate(sp, node, &c, step_options_start_ms(&own), err);
     if (!rc && output)
         rc = output_use(files, err);
     if (!rc)
-        node_side_note_task(node, sp, &c);
+        node_side_note_start(node);
     return rc;
 }

@@ -7,6 +7,7 @@ image=$RUN/image box=$RUN/box
 install -d "$image/etc" "$image$RUN" "$box/hooks.d"
 for dir in bin sbin lib lib64; do ln -sfn "usr/$dir" "$image/$dir"; done # of the host's /usr
 printf '%s\n' PATH=/usr/bin:/bin PYTHONPATH=/image/python IMAGE=box >"$image/etc/environment"
+cp -a /etc/alternatives "$image/etc/" # libraries are links to them
 if [ -f "$train" ]; then cp "$train" "$image$RUN/train_digits.py"; fi
 if [ -n "${PYXIS-}" ]; then
     cp "$PYXIS" "$RUN/plugin/spank_pyxis.so"
@@ -44,6 +45,7 @@ has 'plugstack.conf has the other order: the error message says so' "$(in_box -n
     'hvd: plugstack.conf: the line of spank_pyxis.so must be before that of spank_hvd.so'
 if [ -x "$found_rank" ]; then
     install -d "$found/python"
+    cp -r "$RUN/empty/python/_hvd" "$found/python/"
     boxes "${conf[0]}" "dir=$found"
     is 'programs of the runtime are in PATH, and ranks in containers form a world' "$(found_places horovod)" \
         "$(found_ranks "$(in_box -N2 -n4 --ntasks-per-node=2 found-rank)")"
