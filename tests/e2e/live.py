@@ -96,8 +96,7 @@ def progress_and_a_hang_are_in_the_status() -> None:
     wait("the stall is over and steps are counted", goes, 180)
     table = kubectl("get", "horovodjob", "live", "-n", ns)
     expect("/1000000" in table, "the column PROGRESS", table)
-    for worker in (0, 1):
-        kubectl("exec", "-n", ns, f"live-worker-{worker}", "--", "touch", "/tmp/last")
+    kubectl("exec", "-n", ns, "live-worker-0", "--", "touch", "/tmp/last")
     status = wait_state("live", ns, "Succeeded")
     goodput = status["goodput"]
     expect(goodput["seconds"].get("stalled", 0) >= 3, "the stall is in the ledger", goodput)
