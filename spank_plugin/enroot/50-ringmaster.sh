@@ -1,4 +1,4 @@
-#!/usr/bin/env bash
+#!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Hook of enroot (/etc/enroot/hooks.d): a container of a --hvd step, which pyxis starts, shows the runtime and the
 # folder with the tokens at the same path as the node. Runs as the user, who could mount both anyway.

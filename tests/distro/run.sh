@@ -46,13 +46,14 @@ is 'and leave no file behind' '' "$(find "$WORK/rpmroot" -path '*/rpm/*' -prune 
 mkdir -p "$WORK/root/debs/next"
 cp "$DEB"/*.deb "$WORK/root/debs/"
 version=$(dpkg-deb -f "$DEB"/ringmaster-runtime*.deb Version)
-next=${version}.1
+next=${version%.*}.$((${version##*.} + 1)) # as long, for the plugin has it inside
 for d in "$DEB"/*.deb; do # the same packages as of a later version
     rm -rf "$WORK/repack"
     dpkg-deb -R "$d" "$WORK/repack"
     sed -i "s/^Version: .*/Version: $next/; s/(= $version)/(= $next)/g" "$WORK/repack/DEBIAN/control"
     py=$WORK/repack/usr/lib/ringmaster/python/_hvd/_version.py
     [ ! -e "$py" ] || sed -i "s/'$version'/'$next'/" "$py"
+    find "$WORK/repack" -name spank_hvd.so -exec env LC_ALL=C sed -i "s/${version//./\\.}\x00/$next\x00/g" {} +
     dpkg-deb -Znone -b "$WORK/repack" "$WORK/root/debs/next/" >/dev/null
 done
 nested 'the Debian packages: install, use, upgrade while a step runs, remove' \
