@@ -91,8 +91,6 @@ else
     for f in cpuset.cpus cpuset.mems; do
         cat /sys/fs/cgroup/cpuset/$f >"/sys/fs/cgroup/cpuset/$ID-$N/$f"
     done
-    # The pods of a node are as many processes as others of this machine, not as one of them.
-    echo 20480 >"/sys/fs/cgroup/cpu/$ID-$N/cpu.shares"
 fi
 
 if [ -n "$STORE" ] && [ ! -e "$D/containerd" ]; then
