@@ -6,7 +6,8 @@
 #include "runtime/base/mem.h"
 #include "runtime/contract/step_comment.h"
 
-static int put(const char *comment, const char *line, char ret[2 * STEP_COMMENT_MAX])
+static int
+line_put(const char *comment, const char *line, char ret[2 * STEP_COMMENT_MAX])
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     int rc;
@@ -36,7 +37,7 @@ UNIT_TEST(a_users_own_text_stays)
     char text[2 * STEP_COMMENT_MAX];
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        assert_int_equal(put(rows[i].comment, "new", text), 0);
+        assert_int_equal(line_put(rows[i].comment, "new", text), 0);
         assert_string_equal(text, rows[i].want);
     }
 }
@@ -47,13 +48,13 @@ UNIT_TEST(a_line_fits_slurms_limit_and_has_no_control_characters)
 
     memset(line, 'x', sizeof(line) - 1);
     line[sizeof(line) - 1] = '\0';
-    assert_int_equal(put("mine", line, text), 0);
+    assert_int_equal(line_put("mine", line, text), 0);
     assert_int_equal(strlen(text), STEP_COMMENT_MAX - 1);
-    assert_int_equal(put("", "a\nb\x7f\x1b", text), 0);
+    assert_int_equal(line_put("", "a\nb\x7f\x1b", text), 0);
     assert_string_equal(text, "hvd 12.3: a?b??");
     memset(user, 'u', sizeof(user) - 1);
     user[sizeof(user) - 1] = '\0';
-    assert_int_equal(put(user, "new", text), -E2BIG);
+    assert_int_equal(line_put(user, "new", text), -E2BIG);
     assert_string_equal(text, "");
 }
 
