@@ -132,16 +132,9 @@ static bool peers_wait(struct probe_peer *peers, uint32_t n, uint64_t deadline_n
     int rc = poll(polled, n, left_ms);
     if (rc < 0)
         return errno == EINTR;
-    for (uint32_t i = 0; rc > 0 && i < n; i++) {
-        int so_error = 0;
-        socklen_t size = sizeof(so_error);
-
-        if (polled[i].fd < 0 || !polled[i].revents)
-            continue;
-        if (getsockopt(polled[i].fd, SOL_SOCKET, SO_ERROR, &so_error, &size) < 0)
-            so_error = errno;
-        peers[i].errnum = so_error;
-    }
+    for (uint32_t i = 0; rc > 0 && i < n; i++)
+        if (polled[i].fd >= 0 && polled[i].revents)
+            peers[i].errnum = -tcp_connect_result(polled[i].fd);
     return rc > 0 || left_ms > 0;
 }
 

@@ -49,8 +49,9 @@ int tcp_connect(const char *host,
                 int *ret_fd,
                 struct err *err);
 /* Begins to connect to a numeric address. The socket is non-blocking: once it can be
- * written, SO_ERROR says whether it is connected. */
+ * written, tcp_connect_result says whether it is connected. */
 int tcp_connect_begin(const char *address, uint16_t port, int *ret_fd, struct err *err);
+int tcp_connect_result(int fd); /* 0 or -errno */
 /* Keeps a free port of all addresses for another process until ret_fd is closed. Bound
  * with SO_REUSEADDR but not listening: on Linux a process that also sets SO_REUSEADDR can
  * bind the port and listen, while the kernel gives it to no connection and to no bind to

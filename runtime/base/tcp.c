@@ -150,23 +150,29 @@ static int connect_begin(const struct addrinfo *ai, bool *ret_is_pending)
     return keep;
 }
 
+int tcp_connect_result(int fd)
+{
+    int so_error = 0;
+    socklen_t n = sizeof(so_error);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &so_error, &n) < 0)
+        return -errno;
+    return -so_error;
+}
+
 static int connect_one(const struct addrinfo *ai, uint64_t deadline_ns)
 {
     bool is_pending = false;
     CLEANUP(fd_close) int fd = connect_begin(ai, &is_pending);
-    int so_error = 0;
-    socklen_t n = sizeof(so_error);
 
     if (fd < 0)
         return fd;
     if (is_pending) {
         int rc = fd_wait(fd, POLLOUT, deadline_ns);
+        if (rc >= 0)
+            rc = tcp_connect_result(fd);
         if (rc < 0)
             return rc;
-        if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &so_error, &n) < 0)
-            return -errno;
-        if (so_error)
-            return -so_error;
     }
 
     int keep = fd;

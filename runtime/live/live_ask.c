@@ -11,7 +11,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
@@ -102,15 +101,13 @@ static int ask_connect(struct live_ask *a, struct err *err)
 {
     struct pollfd p = {.fd = a->fd, .events = POLLOUT};
     uint8_t nonce[AUTH_NONCE_BYTES];
-    int so_error = 0, rc;
-    socklen_t n = sizeof(so_error);
+    int rc;
 
     if (poll(&p, 1, 0) <= 0)
         return 0;
-    if (getsockopt(a->fd, SOL_SOCKET, SO_ERROR, &so_error, &n) < 0)
-        so_error = errno;
-    if (so_error)
-        return err_errno(err, so_error, "cannot connect to the agent");
+    rc = tcp_connect_result(a->fd);
+    if (rc < 0)
+        return err_errno(err, -rc, "cannot connect to the agent");
     rc = random_bytes(nonce, sizeof(nonce));
     if (rc < 0)
         return err_errno(err, -rc, "no random bytes from the system");
