@@ -15,21 +15,9 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
+#include "runtime/contract/slurm_step.h"
 
 #define TICK_MS 10
-
-static bool variable_is_of_step(const char *variable)
-{
-    static const char *const prefixes[] = {"SLURM_", "_SLURM",  "SPANK_",  "SRUN_",
-                                           "SQUEUE", "SBATCH_", "SALLOC_", "PMI"};
-
-    if (strncmp(variable, "SLURM_CONF=", 11) == 0)
-        return false;
-    for (size_t i = 0; i < ARRAY_LEN(prefixes); i++)
-        if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0)
-            return true;
-    return false;
-}
 
 char **program_environment(char *const *env)
 {
@@ -45,7 +33,7 @@ char **program_environment(char *const *env)
     for (size_t i = 0; i < n; i++) {
         size_t size = strlen(env[i]) + 1;
 
-        if (variable_is_of_step(env[i]))
+        if (slurm_step_owns(env[i]) || strncmp(env[i], "SQUEUE", 6) == 0)
             continue;
         memcpy(text, env[i], size);
         ret[k++] = text;

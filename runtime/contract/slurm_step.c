@@ -11,6 +11,7 @@
 #include "runtime/contract/slurm_step.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "runtime/base/mem.h"
 
@@ -101,4 +102,17 @@ int slurm_step_read(const struct env_reader *r, struct slurm_step *ret)
     if (rc == 0)
         ret->place.rank = rank;
     return rc;
+}
+
+bool slurm_step_owns(const char *variable)
+{
+    static const char *const prefixes[] = {"SLURM_",  "_SLURM",  "SPANK_", "SRUN_",
+                                           "SBATCH_", "SALLOC_", "PMI"};
+
+    if (strncmp(variable, "SLURM_CONF=", 11) == 0)
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(prefixes); i++)
+        if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
 }

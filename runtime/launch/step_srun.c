@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,24 +14,12 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
+#include "runtime/contract/slurm_step.h"
 #include "runtime/launch/capture.h"
 #include "runtime/launch/command.h"
 
 #define END_NS  (3 * NS_PER_S)
 #define TERM_NS (2 * NS_PER_S)
-
-static bool variable_is_of_job(const char *variable)
-{
-    static const char *const prefixes[] = {"SLURM_",  "_SLURM",  "SPANK_", "SRUN_",
-                                           "SBATCH_", "SALLOC_", "PMI"};
-
-    if (strncmp(variable, "SLURM_CONF=", 11) == 0)
-        return false;
-    for (size_t i = 0; i < ARRAY_LEN(prefixes); i++)
-        if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0)
-            return true;
-    return false;
-}
 
 int slurm_commands_init(struct slurm_commands *s, struct err *err)
 {
@@ -49,7 +36,7 @@ int slurm_commands_init(struct slurm_commands *s, struct err *err)
         return err_set(err, -ENOMEM, "out of memory");
     n = 0;
     for (char **v = environ; *v; v++)
-        if (!variable_is_of_job(*v))
+        if (!slurm_step_owns(*v))
             s->env[n++] = *v;
     length = readlink("/proc/self/exe", s->self, sizeof(s->self) - 1);
     if (length <= 0)
