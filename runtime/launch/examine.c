@@ -209,24 +209,6 @@ static void examination_dump(struct examination *e, int round)
 
 /* --- the thread --- */
 
-static void examined_name(struct examined *x)
-{
-    for (int round = 0; round < HANG_DUMPS_MAX; round++) {
-        CLEANUP(strbuf_release) struct strbuf out = {0};
-        char *named;
-
-        if (!x->dumps[round])
-            continue;
-        strbuf_init(&out, 2 * STACKS_MAX_BYTES);
-        symbols_name_dump(x->process.pid, x->dumps[round], &out);
-        named = strbuf_take(&out);
-        if (!named)
-            continue;
-        mem_free(x->dumps[round]);
-        x->dumps[round] = named;
-    }
-}
-
 static void examined_find(struct examined *x)
 {
     const struct hang_input in = {.a = &x->a,
@@ -277,7 +259,7 @@ static void *examination_main(void *arg)
     }
     for (size_t i = 0; i < e->n; i++) {
         fd_close(&e->v[i].fd);
-        examined_name(&e->v[i]);
+        symbols_name_dumps(e->v[i].process.pid, e->v[i].dumps, HANG_DUMPS_MAX);
         examined_find(&e->v[i]);
     }
     atomic_store_explicit(&e->is_done, true, memory_order_release);

@@ -1,120 +1,110 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* address -> /proc/PID/maps: file and offset -> program header: address in the file
- * -> .symtab, or .dynsym where the file is stripped: the function that contains it.
+/* addresses of all dumps, sorted -> /proc/PID/maps: file and offset -> elf_names.h: name
+ * -> the dumps again, with names. What hangs has the same stack in each dump.
  *
- * Files are read and not mapped, since one that shrinks would be a SIGBUS in the agent,
- * and every number in them is checked. An address in a function without a symbol has no
- * name: the nearest symbol before it would be another function's. Only files of 64 bits
- * are read. Called by examine.c, in a thread of its own. */
+ * Called by examine.c, in a thread of its own. */
 #include "runtime/launch/symbols.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
+#include "runtime/base/strbuf.h"
+#include "runtime/contract/stacks_file.h"
 #include "runtime/launch/core/proc_text.h"
+#include "runtime/launch/elf_names.h"
 
-enum {
-    SECTIONS_MAX = 512,
-    SEGMENTS_MAX = 64,
-    SYMBOLS_A_READ = 2048,
-    NAME_MAX_BYTES = 160
-};
 #define MAPS_MAX_BYTES (8u << 20)
-#define SYMBOLS_MAX    (1u << 22)
 
-static bool file_read_at(int fd, uint64_t at, void *p, size_t n)
+struct symbol {
+    uint64_t address;
+    char text[ELF_NAME_BYTES + 260]; /* "futex_wait (libc.so.6)" */
+};
+
+struct symbols {
+    uint32_t pid;
+    char *maps;
+    struct symbol v[SYMBOLS_MAX_ADDRESSES]; /* sorted, each address once */
+    size_t n;
+};
+
+static int symbol_compare(const void *key, const void *element)
 {
-    return at <= INT64_MAX && pread(fd, p, n, (off_t)at) == (ssize_t)n;
+    const struct symbol *a = key, *b = element;
+
+    return a->address < b->address ? -1 : a->address > b->address;
 }
 
-/* The address that a place of the file has before it is moved; UINT64_MAX: unknown. */
-static uint64_t elf_address(int fd, const Elf64_Ehdr *head, uint64_t offset)
-{
-    for (unsigned i = 0; i < head->e_phnum && i < SEGMENTS_MAX; i++) {
-        Elf64_Phdr p;
+/* --- lines of a dump -------------------------------------------------------------- */
 
-        if (!file_read_at(fd, head->e_phoff + i * sizeof(p), &p, sizeof(p)))
-            break;
-        if (p.p_type == PT_LOAD && offset >= p.p_offset
-            && offset - p.p_offset < p.p_filesz)
-            return p.p_vaddr + (offset - p.p_offset);
+struct line {
+    const char *text; /* without its newline; n bytes */
+    size_t n;
+    bool is_address;
+    uint64_t address; /* within the function that it is in */
+};
+
+/* The line at *p, and moves *p behind it. *is_first: no address came before. A return
+ * address is behind its call, which may be a function's last instruction. */
+static struct line line_next(const char **p, bool *is_first)
+{
+    struct line l = {.text = *p, .n = strcspn(*p, "\n")};
+
+    l.is_address = strncmp(l.text, "0x", 2) == 0;
+    if (l.is_address) {
+        l.address = strtoull(l.text, NULL, 16);
+        l.address -= !*is_first && l.address > 0;
+        *is_first = false;
     }
-    return UINT64_MAX;
+    *p += l.n + (l.text[l.n] == '\n');
+    return l;
 }
 
-/* The table of symbols and its names; false: there is none. */
-static bool
-elf_find_symbols(int fd, const Elf64_Ehdr *head, Elf64_Shdr *ret, Elf64_Shdr *ret_names)
+static void symbols_add(struct symbols *s, const char *dump)
 {
-    bool has = false;
+    bool is_first = true;
 
-    for (unsigned i = 0; i < head->e_shnum && i < SECTIONS_MAX; i++) {
-        Elf64_Shdr s;
+    while (*dump && s->n < SYMBOLS_MAX_ADDRESSES) {
+        struct line l = line_next(&dump, &is_first);
+        size_t at = s->n;
 
-        if (!file_read_at(fd, head->e_shoff + i * sizeof(s), &s, sizeof(s)))
-            return false;
-        if (s.sh_type != SHT_SYMTAB && (s.sh_type != SHT_DYNSYM || has))
+        if (!l.is_address)
             continue;
-        if (s.sh_entsize != sizeof(Elf64_Sym) || s.sh_link >= head->e_shnum)
+        while (at > 0 && s->v[at - 1].address > l.address)
+            at--;
+        if (at > 0 && s->v[at - 1].address == l.address)
             continue;
-        *ret = s;
-        has = true;
+        memmove(&s->v[at + 1], &s->v[at], (s->n++ - at) * sizeof(s->v[0]));
+        s->v[at].address = l.address;
     }
-    return has
-           && file_read_at(fd, head->e_shoff + ret->sh_link * sizeof(*ret_names),
-                           ret_names, sizeof(*ret_names));
 }
 
-/* The place of the name in the names; false: no function contains the address. */
-static bool
-elf_find_name(int fd, const Elf64_Shdr *table, uint64_t address, uint64_t *ret)
+static char *symbols_write(const struct symbols *s, const char *dump)
 {
-    AUTOFREE Elf64_Sym *v = mem_calloc(SYMBOLS_A_READ, sizeof(*v));
-    uint64_t n = table->sh_size / sizeof(*v);
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    bool is_first = true;
 
-    if (n > SYMBOLS_MAX || !v)
-        return false;
-    for (uint64_t at = 0; at < n; at += SYMBOLS_A_READ) {
-        size_t k = n - at < SYMBOLS_A_READ ? (size_t)(n - at) : SYMBOLS_A_READ;
+    strbuf_init(&out, 2 * STACKS_MAX_BYTES);
+    while (*dump) {
+        struct line l = line_next(&dump, &is_first);
+        const struct symbol key = {.address = l.address}, *found = NULL;
 
-        if (!file_read_at(fd, table->sh_offset + at * sizeof(*v), v, k * sizeof(*v)))
-            return false;
-        for (size_t i = 0; i < k; i++)
-            if (ELF64_ST_TYPE(v[i].st_info) == STT_FUNC && v[i].st_shndx != SHN_UNDEF
-                && address >= v[i].st_value && address - v[i].st_value < v[i].st_size) {
-                *ret = v[i].st_name;
-                return true;
-            }
+        if (l.is_address)
+            found = bsearch(&key, s->v, s->n, sizeof(key), symbol_compare);
+        if (found)
+            strbuf_printf(&out, "    %s\n", found->text);
+        else if (l.is_address)
+            strbuf_puts(&out, "    (not named)\n");
+        else
+            strbuf_printf(&out, "%.*s\n", (int)l.n, l.text);
     }
-    return false;
+    return strbuf_take(&out);
 }
 
-/* "" if it is not known. */
-static void elf_name(int fd, uint64_t offset, char ret[NAME_MAX_BYTES])
-{
-    Elf64_Shdr symbols, names;
-    Elf64_Ehdr head;
-    uint64_t address, at;
-    ssize_t n;
-
-    ret[0] = '\0';
-    if (!file_read_at(fd, 0, &head, sizeof(head))
-        || memcmp(head.e_ident, ELFMAG, SELFMAG) != 0
-        || head.e_ident[EI_CLASS] != ELFCLASS64)
-        return;
-    address = elf_address(fd, &head, offset);
-    if (address == UINT64_MAX || !elf_find_symbols(fd, &head, &symbols, &names)
-        || !elf_find_name(fd, &symbols, address, &at) || at >= names.sh_size)
-        return;
-    n = pread(fd, ret, NAME_MAX_BYTES - 1, (off_t)(names.sh_offset + at));
-    ret[n > 0 ? n : 0] = '\0';
-}
+/* --- names ------------------------------------------------------------------------ */
 
 /* The file as the process sees it, which may be in another container. */
 static int mapping_open(uint32_t pid, const struct proc_mapping *m)
@@ -127,48 +117,74 @@ static int mapping_open(uint32_t pid, const struct proc_mapping *m)
     return fd >= 0 ? fd : open(m->path, flags);
 }
 
-static void
-symbols_put(uint32_t pid, const char *maps, uint64_t address, struct strbuf *out)
+/* Names v[0], which is in m, and those behind it that are in the same file. Returns how
+ * many; 0: memory is out. */
+static size_t symbols_name_file(const struct symbols *s,
+                                struct symbol *v,
+                                size_t n,
+                                const struct proc_mapping *m)
 {
-    const char *slash;
-    char name[NAME_MAX_BYTES] = "";
-    struct proc_mapping m;
+    AUTOFREE struct elf_place *places = mem_calloc(n, sizeof(*places));
+    CLEANUP(fd_close) int fd = -1;
+    struct proc_mapping next = *m;
+    size_t k = 0;
 
-    strbuf_puts(out, "    ");
-    if (!proc_text_mapping(maps, address, &m)) {
-        strbuf_puts(out, *maps ? "(generated code)\n" : "(unknown)\n");
-        return;
-    }
-    CLEANUP(fd_close) int fd = mapping_open(pid, &m);
+    if (!places)
+        return 0;
+    do {
+        places[k].offset = v[k].address - next.start + next.offset;
+        k++;
+    } while (k < n && proc_text_mapping(s->maps, v[k].address, &next)
+             && strcmp(next.path, m->path) == 0);
+    fd = mapping_open(s->pid, m);
     if (fd >= 0)
-        elf_name(fd, address - m.start + m.offset, name);
-    slash = strrchr(m.path, '/');
-    strbuf_printf(out, "%s%s(%s)\n", name, name[0] ? " " : "", slash + 1);
+        elf_name_places(fd, places, k);
+    for (size_t i = 0; i < k; i++)
+        (void)snprintf(v[i].text, sizeof(v[i].text), "%s%s(%s)", places[i].name,
+                       places[i].name[0] ? " " : "", strrchr(m->path, '/') + 1);
+    return k;
 }
 
-void symbols_name_dump(uint32_t pid, const char *text, struct strbuf *out)
+static void symbols_find_names(struct symbols *s)
 {
+    struct proc_mapping m;
+
+    for (size_t i = 0, k; i < s->n; i += k) {
+        k = 0;
+        if (proc_text_mapping(s->maps, s->v[i].address, &m))
+            k = symbols_name_file(s, &s->v[i], s->n - i, &m);
+        if (k > 0)
+            continue;
+        (void)snprintf(s->v[i].text, sizeof(s->v[i].text), "%s",
+                       *s->maps ? "(generated code)" : "(unknown)");
+        k = 1;
+    }
+}
+
+void symbols_name_dumps(uint32_t pid, char **dumps, size_t n)
+{
+    AUTOFREE struct symbols *s = mem_zalloc(sizeof(*s));
     AUTOFREE char *maps = NULL;
     char path[32];
-    bool is_first = true;
-    size_t n;
+    size_t n_bytes;
 
     (void)snprintf(path, sizeof(path), "/proc/%u/maps", pid);
-    if (fd_read_file(path, MAPS_MAX_BYTES, &maps, &n, NULL) < 0)
+    if (fd_read_file(path, MAPS_MAX_BYTES, &maps, &n_bytes, NULL) < 0)
         maps = mem_strdup("");
-    while (*text && maps) {
-        n = strcspn(text, "\n");
-        if (strncmp(text, "0x", 2) == 0) {
-            uint64_t address = strtoull(text, NULL, 16);
+    if (!s || !maps)
+        return;
+    s->pid = pid;
+    s->maps = maps;
+    for (size_t i = 0; i < n; i++)
+        if (dumps[i])
+            symbols_add(s, dumps[i]);
+    symbols_find_names(s);
+    for (size_t i = 0; i < n; i++) {
+        char *named = dumps[i] ? symbols_write(s, dumps[i]) : NULL;
 
-            /* A return address is behind its call, which may be a function's last. */
-            symbols_put(pid, maps, is_first || address == 0 ? address : address - 1,
-                        out);
-            is_first = false;
-        } else {
-            strbuf_add(out, text, n);
-            strbuf_putc(out, '\n');
-        }
-        text += n + (text[n] == '\n');
+        if (!named)
+            continue;
+        mem_free(dumps[i]);
+        dumps[i] = named;
     }
 }
