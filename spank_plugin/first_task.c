@@ -9,30 +9,28 @@
 #include "spank_plugin/first_task.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "runtime/base/addr.h"
-#include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
+#include "runtime/base/strbuf.h"
 #include "runtime/launch/core/memlock.h"
 #include "spank_plugin/executable.h"
 #include "spank_plugin/preflight.h"
+#include "spank_plugin/program.h"
 #include "spank_plugin/runtime_dir.h"
 
 #define SCRIPT_MAX_BYTES (1u << 20)
 #define PYTHON_MS        10000u
+#define SAID_MAX_BYTES   64
 #define RDMA_DEVICES     "/sys/class/infiniband/*"
 
 static bool path_exists(const char *pattern)
@@ -125,35 +123,11 @@ python_says_absent(struct spank_handle *sp, char *python, char *folder, bool has
                          "if not find_spec('horovod') and not find_spec('perseus'):\n"
                          "    print('absent')\n";
     char *argv[] = {python, c, code, has_folder ? folder : NULL, NULL};
-    char said[16] = "";
-    posix_spawn_file_actions_t to;
-    int pipe_fds[2], rc;
-    pid_t pid;
+    CLEANUP(strbuf_release) struct strbuf said = {0};
 
-    if (posix_spawn_file_actions_init(&to) != 0)
-        return false;
-    if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
-        (void)posix_spawn_file_actions_destroy(&to);
-        return false;
-    }
-    rc = posix_spawn_file_actions_addopen(&to, 0, "/dev/null", O_RDONLY, 0);
-    if (!rc)
-        rc = posix_spawn_file_actions_adddup2(&to, pipe_fds[1], 1);
-    if (!rc)
-        rc = posix_spawn_file_actions_addopen(&to, 2, "/dev/null", O_WRONLY, 0);
-    if (!rc)
-        rc = posix_spawn(&pid, python, &to, NULL, argv, slurm_io_environ(sp));
-    (void)posix_spawn_file_actions_destroy(&to);
-    fd_close(&pipe_fds[1]);
-    if (!rc) {
-        /* the word and no more: a shorter text ends with the process */
-        (void)fd_read_full(pipe_fds[0], said, 6,
-                           clock_now_ns() + PYTHON_MS * NS_PER_MS);
-        (void)kill(pid, SIGKILL); /* if it has not ended */
-        (void)waitpid(pid, NULL, 0);
-    }
-    fd_close(&pipe_fds[0]);
-    return strcmp(said, "absent") == 0;
+    strbuf_init(&said, SAID_MAX_BYTES);
+    (void)program_run(argv, slurm_io_environ(sp), PYTHON_MS, &said, NULL);
+    return strcmp(strbuf_str(&said), "absent\n") == 0;
 }
 
 /* The script's text, or NULL: it cannot be read here. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs and not Slurm's functions in srun: a call that waits for slurmctld cannot be
- * ended, and a thread in it would outlive this plugin. Called by comment.c. */
+ * ended, and a thread in it would outlive this plugin. Called by comment.c and
+ * first_task.c. */
 #include "spank_plugin/program.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@
 #include "runtime/contract/slurm_step.h"
 
 #define TICK_MS 10
+#define STOP_MS 500u /* of program_run, before SIGKILL */
 
 char **program_environment(char *const *env)
 {
@@ -33,7 +35,7 @@ char **program_environment(char *const *env)
     for (size_t i = 0; i < n; i++) {
         size_t size = strlen(env[i]) + 1;
 
-        if (slurm_step_owns(env[i]) || strncmp(env[i], "SQUEUE", 6) == 0)
+        if (slurm_step_owns(env[i]))
             continue;
         memcpy(text, env[i], size);
         ret[k++] = text;
@@ -144,4 +146,25 @@ void program_stop(struct program *p, uint32_t wait_ms)
         }
     }
     fd_close(&p->out_fd);
+}
+
+int program_run(char *const *argv,
+                char *const *env,
+                uint32_t wait_ms,
+                struct strbuf *out,
+                struct err *err)
+{
+    const uint64_t deadline_ns = clock_now_ns() + wait_ms * NS_PER_MS;
+    struct program p = PROGRAM_INIT;
+    int rc = program_start(&p, argv, env, err);
+
+    if (rc < 0)
+        return rc;
+    while (program_read(&p, out) && clock_now_ns() < deadline_ns) {
+        struct pollfd poll_fd = {.fd = p.out_fd, .events = POLLIN};
+
+        (void)poll(&poll_fd, 1, clock_left_ms(deadline_ns));
+    }
+    program_stop(&p, STOP_MS);
+    return 0;
 }

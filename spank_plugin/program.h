@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program that a thread of srun starts: scontrol, squeue, hvd-status. It leads its own
- * process group, has only its standard output, and dies with the thread. */
+/* A program that a thread of srun starts (scontrol, squeue, hvd-status), or a task before
+ * its own program (python). It leads its own process group, has only its standard output,
+ * and dies with the thread. */
 #ifndef SPANK_PLUGIN_PROGRAM_H
 #define SPANK_PLUGIN_PROGRAM_H
 
@@ -26,6 +27,13 @@ int program_start(struct program *p,
                   struct err *err);
 /* Appends what it has written. False: it has closed its output. */
 bool program_read(struct program *p, struct strbuf *out);
+/* Starts it, appends what it writes until it closes its output or wait_ms are over, and
+ * ends it. 0, or why it cannot start. */
+int program_run(char *const *argv,
+                char *const *env,
+                uint32_t wait_ms,
+                struct strbuf *out,
+                struct err *err);
 /* True: it has ended; *ret is 0 if by exit(0), otherwise not. */
 bool program_has_ended(struct program *p, int *ret);
 /* Ends it: SIGTERM, after wait_ms SIGKILL. Accepts one that has ended. */

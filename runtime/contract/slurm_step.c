@@ -106,8 +106,8 @@ int slurm_step_read(const struct env_reader *r, struct slurm_step *ret)
 
 bool slurm_step_owns(const char *variable)
 {
-    static const char *const prefixes[] = {"SLURM_",  "_SLURM",  "SPANK_", "SRUN_",
-                                           "SBATCH_", "SALLOC_", "PMI"};
+    static const char *const prefixes[] = {"SLURM_",  "_SLURM",  "SPANK_",  "SRUN_",
+                                           "SBATCH_", "SALLOC_", "SQUEUE_", "PMI"};
 
     if (strncmp(variable, "SLURM_CONF=", 11) == 0)
         return false;

@@ -20,7 +20,8 @@ int slurm_step_read(const struct env_reader *r, struct slurm_step *ret);
 void slurm_step_release(struct slurm_step *s);
 
 /* Whether Slurm sets this "NAME=value" of an environment for a job or a step, or reads it
- * as an option of one. False for SLURM_CONF. */
+ * as an option of one or of squeue: SQUEUE_PARTITION would hide a job. False for
+ * SLURM_CONF. */
 bool slurm_step_owns(const char *variable);
 
 #endif

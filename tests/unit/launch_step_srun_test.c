@@ -65,4 +65,30 @@ UNIT_TEST(a_command_beside_srun_loses_neither_a_signal_nor_the_end_of_srun)
     scripts_remove(dir);
 }
 
+/* With SQUEUE_PARTITION squeue would list the jobs of that partition alone. */
+UNIT_TEST(a_command_does_not_see_the_options_of_the_users_own_squeue)
+{
+    char dir[] = "/tmp/step-srun-XXXXXX", path[256], squeue[] = "squeue";
+    char *argv[] = {squeue, NULL};
+    struct slurm_commands s = {.env = NULL};
+    struct strbuf out;
+    struct err err = ERR_INIT;
+
+    assert_non_null(mkdtemp(dir));
+    script_write(dir, "squeue", "#!/bin/sh\necho \"$SQUEUE_PARTITION $SLURM_CONF\"\n");
+    (void)snprintf(path, sizeof(path), "%s:%s", dir, getenv("PATH"));
+    assert_int_equal(setenv("PATH", path, 1), 0);
+    assert_int_equal(setenv("SQUEUE_PARTITION", "other", 1), 0);
+    assert_int_equal(setenv("SLURM_CONF", "/etc/x", 1), 0);
+    strbuf_init(&out, 1024);
+    assert_int_equal(slurm_commands_init(&s, &err), 0);
+    assert_int_equal(slurm_commands_run(&s, argv, 60000, &out, &err), 0);
+    assert_string_equal(strbuf_str(&out), " /etc/x\n");
+    slurm_commands_release(&s);
+    strbuf_release(&out);
+    (void)snprintf(path, sizeof(path), "%s/squeue", dir);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 UNIT_MAIN(NULL, NULL)

@@ -119,4 +119,28 @@ UNIT_TEST(a_program_that_is_not_there_ends_with_an_error)
     program_stop(&p, 0);
 }
 
+UNIT_TEST(a_program_runs_until_it_closes_its_output)
+{
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    char script[] = "echo a; sleep 0.1; echo b; exec >/dev/null; sleep 1000";
+    char path[] = "PATH=/bin:/usr/bin";
+    char *argv[] = {sh, c, script, NULL}, *env[] = {path, NULL};
+
+    strbuf_init(&out, 4096);
+    assert_int_equal(program_run(argv, env, 100000, &out, NULL), 0);
+    assert_string_equal(strbuf_str(&out), "a\nb\n");
+}
+
+UNIT_TEST(a_program_runs_no_longer_than_its_time)
+{
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    char script[] = "echo a; sleep 1000", path[] = "PATH=/bin:/usr/bin";
+    char *argv[] = {sh, c, script, NULL}, *env[] = {path, NULL};
+    uint64_t begin_ns = clock_now_ns();
+
+    strbuf_init(&out, 4096);
+    assert_int_equal(program_run(argv, env, 50, &out, NULL), 0);
+    assert_true(clock_now_ns() - begin_ns < LONG_NS);
+}
+
 UNIT_MAIN(NULL, NULL)
