@@ -39,13 +39,16 @@ int job_record_read(char *text, uint32_t job, struct job_record *ret)
     bool has_found = false;
 
     while (*text) {
-        char *field[RECORD_FIELDS];
+        char *field[RECORD_FIELDS], *plus;
         uint32_t number;
+        bool is_lead;
 
         if (!job_record_cut(&text, field)
             || parse_u32("job", field[0], 1, UINT32_MAX, &number, NULL) < 0)
             return -EINVAL;
-        if (has_found || (job && number != job))
+        plus = strchr(field[1], '+');
+        is_lead = job == 0 && plus && strcmp(plus, "+0") == 0;
+        if ((has_found && !is_lead) || (job && number != job))
             continue;
         has_found = true;
         found.job = number;

@@ -25,8 +25,9 @@ struct job_record {
     char state[32], reason[64];
     const char *comment; /* in text; "": none */
 };
-/* The row of a job, or with job 0 the first one; text is changed. A heterogeneous job and
- * an array have several rows. -ENOENT: there is none; -EINVAL: malformed, or a comment of
+/* The row of a job; with job 0 the first one, of a heterogeneous job that of its first
+ * component, which has the comment. text is changed. A heterogeneous job and an array have
+ * several rows. -ENOENT: there is none; -EINVAL: malformed, or a comment of
  * several lines, whose end cannot be seen. */
 int job_record_read(char *text, uint32_t job, struct job_record *ret);
 

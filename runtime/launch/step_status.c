@@ -449,20 +449,41 @@ static int watch_run(struct step_watch *w)
 
 /* --- start ------------------------------------------------------------------------ */
 
-/* There is no step to ask: prints what Slurm knows of the job. False: nothing that helps. */
+/* The rows of squeue for a job, and the first of them. */
+static int watch_read_record(struct step_watch *w,
+                             char *job,
+                             struct strbuf *read,
+                             struct job_record *ret)
+{
+    char squeue[] = "squeue", h[] = "-h", j[] = "-j", o[] = "-o";
+    char all[] = "--states=all", format[] = STEP_COMMENT_FORMAT;
+    char *argv[] = {squeue, h, all, j, job, o, format, NULL};
+    int rc;
+
+    strbuf_clear(read);
+    rc = slurm_commands_run(&w->slurm, argv, SLURM_COMMAND_MS, read, NULL);
+    if (rc == 0)
+        rc = read->n > 0 ? job_record_read(read->p, 0, ret) : -ENOENT;
+    return rc;
+}
+
+/* There is no step to ask: prints what Slurm knows of the job. False: nothing that helps.
+ * The number of another component of a heterogeneous job leads to its first one. */
 static bool watch_print_record(struct step_watch *w)
 {
     CLEANUP(strbuf_release) struct strbuf read = {0}, out = {0};
-    char squeue[] = "squeue", h[] = "-h", j[] = "-j", o[] = "-o";
-    char all[] = "--states=all", format[] = STEP_COMMENT_FORMAT;
-    char *argv[] = {squeue, h, all, j, w->word.job, o, format, NULL};
+    char lead[sizeof(w->word.job)];
     struct job_record r;
+    uint32_t index;
 
     strbuf_init(&read, QUERY_MAX);
     strbuf_init(&out, REPORT_TEXT_MAX);
-    if (slurm_commands_run(&w->slurm, argv, SLURM_COMMAND_MS, &read, NULL) < 0
-        || read.n == 0 || job_record_read(read.p, 0, &r) < 0
-        || !record_text(&r, &w->word, w->is_json, &out))
+    if (watch_read_record(w, w->word.job, &read, &r) < 0)
+        return false;
+    if (sscanf(r.word, "%47[0-9]+%u", lead, &index) == 2 && index > 0
+        && watch_read_record(w, lead, &read, &r) < 0)
+        return false;
+    if (!record_text(&r, &w->word, w->is_json, &out))
         return false;
     (void)fwrite(strbuf_str(&out), 1, out.n, stdout);
     return fflush(stdout) == 0;

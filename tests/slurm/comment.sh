@@ -48,6 +48,13 @@ is 'comment: of an element of an array, which a later step that succeeds keeps' 
 is 'comment: the other element has none' '(null)' "$(comment_of "${array}_2")"
 has 'hvd-status: an element by its number in the array' "$(ask "${array}_1" 2>&1)" ', step 0: ' 'Failed: rank 1 on node1 exited with code 5'
 
+prog='[ $HOROVOD_RANK = 3 ] && exit 7; exec sleep 300'
+commented --hvd -w node1 -n1 --comment=mine bash -c "$prog" : -w node2 -n3 bash -c "$prog" >/dev/null 2>&1
+job=$(($(last_job) - 1)) want='Failed: rank 3 on node2 exited with code 7'
+is 'comment: of a heterogeneous job, at its first component' "mine | hvd $job.0: $want" "$(ctl squeue -h --states=all -o '%A %k' | sed -n "s/^$job //p")"
+is 'hvd-status: the first failure of a heterogeneous job, by the number of either component' "$want"$'\n'"$want" \
+    "$(for j in $job $((job + 1)); do ask "$j" 2>&1 | tail -1; done)"
+
 # --- comment=progress -----------------------------------------------------------------------------------------
 within 120 is_idle
 world() { # ends_well waits for it
