@@ -18,7 +18,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -26,10 +25,10 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
-#include "runtime/launch/core/record_text.h"
 #include "runtime/launch/core/step_line.h"
 #include "runtime/launch/live_lead.h"
 #include "runtime/launch/report.h"
+#include "runtime/launch/step_record.h"
 #include "runtime/launch/step_target.h"
 #include "runtime/live/live_text.h"
 
@@ -37,7 +36,6 @@
 #define RATES_NS  (8 * NS_PER_S)  /* after this a report needs no rates */
 #define ANSWER_NS (15 * NS_PER_S) /* for the other nodes, after the first */
 #define FIRST_NS  (30 * NS_PER_S) /* for the first node */
-#define QUERY_MAX (1u << 20)
 #define INPUT_MAX (1u << 20)
 
 struct step_peer { /* the process on a node */
@@ -449,46 +447,6 @@ static int watch_run(struct step_watch *w)
 
 /* --- start ------------------------------------------------------------------------ */
 
-/* The rows of squeue for a job, and the first of them. */
-static int watch_read_record(struct step_watch *w,
-                             char *job,
-                             struct strbuf *read,
-                             struct job_record *ret)
-{
-    char squeue[] = "squeue", h[] = "-h", j[] = "-j", o[] = "-o";
-    char all[] = "--states=all", format[] = STEP_COMMENT_FORMAT;
-    char *argv[] = {squeue, h, all, j, job, o, format, NULL};
-    int rc;
-
-    strbuf_clear(read);
-    rc = slurm_commands_run(&w->slurm, argv, SLURM_COMMAND_MS, read, NULL);
-    if (rc == 0)
-        rc = read->n > 0 ? job_record_read(read->p, 0, ret) : -ENOENT;
-    return rc;
-}
-
-/* There is no step to ask: prints what Slurm knows of the job. False: nothing that helps.
- * The number of another component of a heterogeneous job leads to its first one. */
-static bool watch_print_record(struct step_watch *w)
-{
-    CLEANUP(strbuf_release) struct strbuf read = {0}, out = {0};
-    char lead[sizeof(w->word.job)];
-    struct job_record r;
-    uint32_t index;
-
-    strbuf_init(&read, QUERY_MAX);
-    strbuf_init(&out, REPORT_TEXT_MAX);
-    if (watch_read_record(w, w->word.job, &read, &r) < 0)
-        return false;
-    if (sscanf(r.word, "%47[0-9]+%u", lead, &index) == 2 && index > 0
-        && watch_read_record(w, lead, &read, &r) < 0)
-        return false;
-    if (!record_text(&r, &w->word, w->is_json, &out))
-        return false;
-    (void)fwrite(strbuf_str(&out), 1, out.n, stdout);
-    return fflush(stdout) == 0;
-}
-
 static int watch_start(struct step_watch *w, struct err *err)
 {
     const uint32_t n = w->target.found.n_parts;
@@ -598,8 +556,8 @@ int step_status(char *const *argv)
     strbuf_init(&w->stall, STEP_PART_MAX);
     rc = slurm_commands_init(&w->slurm, &err);
     rc = rc < 0 ? rc : step_target_find(&w->target, &w->slurm, &w->word, &err);
-    has_record =
-        (rc == -ESRCH || rc == -ENOENT) && !w->slurm.stop && watch_print_record(w);
+    has_record = (rc == -ESRCH || rc == -ENOENT) && !w->slurm.stop
+                 && step_record_print(&w->slurm, &w->word, w->is_json);
     rc = rc < 0 ? rc : watch_start(w, &err);
     code = !has_record;
     if (rc < 0 && !has_record)

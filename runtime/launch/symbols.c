@@ -40,7 +40,7 @@ static int symbol_compare(const void *key, const void *element)
 
 /* --- lines of a dump -------------------------------------------------------------- */
 
-struct line {
+struct dump_line {
     const char *text; /* without its newline; n bytes */
     size_t n;
     bool is_address;
@@ -49,9 +49,9 @@ struct line {
 
 /* The line at *p, and moves *p behind it. *is_first: no address came before. A return
  * address is behind its call, which may be a function's last instruction. */
-static struct line line_next(const char **p, bool *is_first)
+static struct dump_line line_next(const char **p, bool *is_first)
 {
-    struct line l = {.text = *p, .n = strcspn(*p, "\n")};
+    struct dump_line l = {.text = *p, .n = strcspn(*p, "\n")};
 
     l.is_address = strncmp(l.text, "0x", 2) == 0;
     if (l.is_address) {
@@ -68,7 +68,7 @@ static void symbols_add(struct symbols *s, const char *dump)
     bool is_first = true;
 
     while (*dump && s->n < SYMBOLS_MAX_ADDRESSES) {
-        struct line l = line_next(&dump, &is_first);
+        struct dump_line l = line_next(&dump, &is_first);
         size_t at = s->n;
 
         if (!l.is_address)
@@ -89,7 +89,7 @@ static char *symbols_write(const struct symbols *s, const char *dump)
 
     strbuf_init(&out, 2 * STACKS_MAX_BYTES);
     while (*dump) {
-        struct line l = line_next(&dump, &is_first);
+        struct dump_line l = line_next(&dump, &is_first);
         const struct symbol key = {.address = l.address}, *found = NULL;
 
         if (l.is_address)

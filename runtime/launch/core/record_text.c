@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The names of the JSON form are those of a HorovodJob's status.failure, and of the live
- * report. Called by step_status.c. */
+ * report. Called by step_record.c. */
 #include "runtime/launch/core/record_text.h"
 
 #include <string.h>
