@@ -17,12 +17,15 @@ soak: ## random operations on 4 ranks for 10 minutes, over shared memory and TCP
 	$(O)/bin/horovodrun -np $(SOAK_RANKS) tests/soak/soak.py --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
 	HVD_TRANSPORT=tcp $(O)/bin/horovodrun -np $(SOAK_RANKS) tests/soak/soak.py --seconds $$(($(SOAK_SECONDS) / 2)) --seed $(SOAK_SEED)
 	$(O)/bin/horovodrun -np 2 tests/soak/soak.py --tiny $(SOAK_TINY)
-	@$(MAKE) --no-print-directory soak-operator soak-straggle soak-slurm
+	@$(MAKE) --no-print-directory soak-operator soak-straggle soak-slurm soak-world
 .PHONY: soak-slurm
 soak-slurm: found-ranks $(O)/lib/spank_hvd.so ## 200 steps of Slurm in a row and 16 at once leave nothing behind (root; 3 min)
 	tests/slurm/steps.sh 200 16
+.PHONY: soak-world
+soak-world: $(O)/bin/found-rank ## a world of 1,024 real ranks, none with more than 32 sockets (6 GB; 15 s)
+	tests/found/big_world.py 128 8
 .PHONY: soak-hang
-soak-hang: ## each cause of a hang 20 times in real training on the test cluster (root; 12 min)
+soak-hang: ## each cause of a hang 20 times in real training on the test cluster (root; 7 min)
 	HANG_RUNS=20 tests/e2e/run.sh --hang
 .PHONY: soak-straggle
 soak-straggle: $(addprefix $(O)/bin/,horovodrun launch-pace launch-straggle-watch) ## an hour of equal ranks, none of which may be named (SOAK_STRAGGLE_SECONDS)
