@@ -10,8 +10,9 @@
  * and leads the job for as long as it looks, with the code of the hub (live_lead.h). Slurm
  * authenticates: only the job's user can start a step in the job.
  *
- * One look takes two records of each rank, LIVE_EVERY_S seconds apart, for rates. A rank
- * that delays the other ranks is known after STRAGGLE_WINDOWS windows, so with --watch only.
+ * One look takes two records of each rank, LIVE_EVERY_S seconds apart, for rates; of a job
+ * that is stalled one record, and the stacks. A rank that delays the other ranks is known
+ * after STRAGGLE_WINDOWS windows, so with --watch only.
  * Called by agent_main.c. */
 #include "runtime/launch/step_status.h"
 
@@ -323,17 +324,19 @@ static void watch_print(struct step_watch *w)
 
 /* --- the loop --------------------------------------------------------------------- */
 
-/* Everything that one look can see is known. */
+/* Everything that one look can see is known. A job that is stalled has no rates. */
 static bool watch_is_complete(const struct step_watch *w)
 {
+    const struct live_job *j = &w->lead.job;
     uint64_t age_ns = clock_now_ns() - w->begin_ns;
+    bool is_stalled = j->state == LIVE_STALLED && j->stall.has_stacks;
 
     if (!w->has_begun || w->lead.exam.deadline_ns > 0)
         return false;
     if (age_ns >= ANSWER_NS)
         return true;
     return w->n_present == w->target.n_tasks
-           && (w->lead.job.n_samples >= 2 || age_ns >= RATES_NS);
+           && (j->n_samples >= 2 || is_stalled || age_ns >= RATES_NS);
 }
 
 static void watch_name_absent(const struct step_watch *w)
