@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Recipe for Spack, in a repository of your own as packages/ringmaster/package.py. Spack 0.23 loads it; no
-# installation was finished. The source is the archive that "make rpm" leaves in build/rpm/SOURCES.
+# Recipe for Spack, in a repository of your own as packages/ringmaster/package.py. No installation
+# with it was run. The source is the archive that "make rpm" leaves in build/rpm/SOURCES.
 # flake8: noqa: F403, F405
 import contextlib
 import os
@@ -37,31 +37,34 @@ class Ringmaster(MakefilePackage):
 
     @property
     def build_targets(self):
-        return self.arguments + ["stage"]
+        return self.arguments + ["all"]
 
     @property
     def arguments(self):
-        return [
+        spec, prefix = self.spec, self.prefix
+        arguments = [
             "NATIVE=1",
             "WERROR=",
             "CCACHE=",
-            f"PREFIX={self.prefix}",
-            f"PY_INCLUDE={self.spec['python'].headers.directories[0]}",
+            f"PREFIX={prefix}",
+            f"RUNTIME_DIR={prefix.lib.ringmaster}",
+            f"PY_INCLUDE={spec['python'].headers.directories[0]}",
+        ]
+        if spec.satisfies("~slurm"):
+            return arguments + ["SLURM_INCLUDE="]
+        return arguments + [
+            f"SLURM_INCLUDE={spec['slurm'].prefix.include}",
+            f"MUNGE_INCLUDE={spec['munge'].prefix.include}",
+            f"SLURM_LIBDIR={prefix.lib.slurm}",
+            f"ENROOT_DIR={prefix.etc.enroot}",
+            f"MANDIR={prefix.share.man}",
+            f"DOCDIR={prefix.share.doc.ringmaster}",
         ]
 
     def install(self, spec, prefix):
         make(*self.arguments, "install")
         if spec.satisfies("+slurm"):
-            make(
-                *self.arguments,
-                f"SLURM_INCLUDE={spec['slurm'].prefix.include}",
-                f"MUNGE_INCLUDE={spec['munge'].prefix.include}",
-                f"SLURM_LIBDIR={prefix.lib.slurm}",
-                f"RUNTIME_DIR={prefix.lib.ringmaster}",
-                f"MANDIR={prefix.share.man}",
-                f"DOCDIR={prefix.share.doc.ringmaster}",
-                "install-spank",
-            )
+            make(*self.arguments, "install-spank")
 
     def setup_run_environment(self, env):
         env.prepend_path("PYTHONPATH", self.prefix.lib.ringmaster.python)
