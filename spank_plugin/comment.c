@@ -368,7 +368,7 @@ int comment_start(int *listen_fd,
         return err_set(err, -ENOMEM, "out of memory");
     c->config = *config;
     c->ends.listen_fd = c->watcher.out_fd = c->update.out_fd = -1;
-    c->pace.start_ns = clock_now_ns();
+    c->pace.start_ns = config->start_ns;
     strbuf_init(&c->line, 2 * STEP_COMMENT_MAX);
     strbuf_init(&c->said, OUTPUT_BYTES);
     strbuf_init(&c->read, OUTPUT_BYTES);

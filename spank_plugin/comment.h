@@ -14,6 +14,7 @@ struct comment_config {
     const char *job_id; /* of the contract */
     uint32_t job, step; /* Slurm's numbers */
     uint32_t n_tasks;
+    uint64_t start_ns;     /* of the step */
     const char *dir;       /* of the runtime, which has bin/hvd-status */
     const char *slurm_dir; /* of squeue and scontrol; NULL: that of this program */
 };

@@ -20,6 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
@@ -234,6 +235,7 @@ static void srun_side_start_comment(struct srun_side *s,
                                      .job = step->job_id,
                                      .step = step->step_id,
                                      .n_tasks = size,
+                                     .start_ns = clock_now_ns(),
                                      .dir = dir};
     struct err err = ERR_INIT;
     if (s->mode == COMMENT_OFF

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* comment.c: the thread that writes the line in the job's comment, with scripts in place of
- * squeue and scontrol. */
+ * squeue, scontrol and hvd-status. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -36,6 +36,8 @@ static char *read_text(const char *name)
     return fd_read_file(path, 65536, &text, &n, NULL) == 0 ? text : mem_strdup("");
 }
 
+#define ASKED "-h --states=all -j 12 -o %A|%i|%T|%r|%k\n"
+
 static void expect_text(const char *name, const char *want)
 {
     AUTOFREE char *text = read_text(name);
@@ -66,25 +68,47 @@ static void remove_file(const char *name)
     (void)unlink(path);
 }
 
-static const char *const files[] = {"squeue", "scontrol", "row", "written", "pid"};
+static const char *const files[] = {"squeue",  "scontrol", "bin/hvd-status", "row",
+                                    "written", "asked",    "watched",        "pid"};
 
 static int make_dir(void **state)
 {
+    char bin[64];
+
     (void)state;
-    return mkdtemp(dir) ? 0 : -1;
+    if (!mkdtemp(dir))
+        return -1;
+    (void)snprintf(bin, sizeof(bin), "%s/bin", dir);
+    return mkdir(bin, 0700);
 }
 
 static int drop_dir(void **state)
 {
+    char bin[64];
+
     (void)state;
+    (void)snprintf(bin, sizeof(bin), "%s/bin", dir);
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
         remove_file(files[i]);
-    return rmdir(dir);
+    return rmdir(bin) || rmdir(dir);
 }
 
-/* squeue prints the file row; scontrol notes its arguments in the file written. */
-static struct comment *
-begin(enum comment_mode mode, const char *comment, uint16_t *ret_port)
+/* A script of sh in which $D is the directory. */
+static void write_script(const char *name, const char *lines)
+{
+    char text[1024];
+
+    (void)snprintf(text, sizeof(text), "#!/bin/sh\nD=%s\n%s\n", dir, lines);
+    write_file(name, text);
+}
+
+/* All three note their arguments: squeue in the file asked, and it prints the file row;
+ * scontrol in the file written; hvd-status in the file watched. */
+static struct comment *begin_at(enum comment_mode mode,
+                                const char *comment,
+                                uint64_t start_ns,
+                                const char *runtime_dir,
+                                uint16_t *ret_port)
 {
     struct comment_config c = {.mode = mode,
                                .token = &token,
@@ -92,24 +116,32 @@ begin(enum comment_mode mode, const char *comment, uint16_t *ret_port)
                                .job = 12,
                                .step = 3,
                                .n_tasks = 2,
-                               .dir = dir,
+                               .start_ns = start_ns,
+                               .dir = runtime_dir,
                                .slurm_dir = dir};
     struct comment *ret = NULL;
     struct err err = ERR_INIT;
     char text[512];
     int fd = -1;
 
-    remove_file("written");
+    for (size_t i = 0; i < ARRAY_LEN(files); i++)
+        if (strcmp(files[i], "squeue") != 0 && strcmp(files[i], "bin/hvd-status") != 0)
+            remove_file(files[i]);
     (void)snprintf(text, sizeof(text), "12|12|RUNNING|None|%s\n", comment);
     write_file("row", text);
-    (void)snprintf(text, sizeof(text), "#!/bin/sh\nexec cat %s/row\n", dir);
-    write_file("squeue", text);
-    (void)snprintf(text, sizeof(text), "#!/bin/sh\necho \"$@\" >>%s/written\n", dir);
-    write_file("scontrol", text);
+    write_script("scontrol", "echo \"$@\" >>$D/written");
     assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, ret_port, &err), 0);
     assert_int_equal(comment_start(&fd, &c, &ret, &err), 0);
     assert_int_equal(fd, -1);
     return ret;
+}
+
+static struct comment *
+begin(enum comment_mode mode, const char *comment, uint16_t *ret_port)
+{
+    write_script("squeue", "echo \"$@\" >>$D/asked; exec cat $D/row");
+    write_script("bin/hvd-status", "echo \"$@\" >>$D/watched");
+    return begin_at(mode, comment, clock_now_ns(), dir, ret_port);
 }
 
 UNIT_TEST(a_node_waits_until_its_failure_is_written)
@@ -162,6 +194,7 @@ UNIT_TEST(the_first_sentence_of_the_gate_is_written)
     await_text("written", want);
     comment_end(c);
     expect_text("written", want);
+    expect_text("asked", ASKED);
 }
 
 /* slurmctld does not answer. */
@@ -170,12 +203,9 @@ UNIT_TEST(neither_a_node_nor_srun_waits_for_a_scontrol_that_hangs)
     uint16_t port;
     struct comment *c = begin(COMMENT_FAILURE, "(null)", &port);
     struct node n;
-    char text[256];
     uint64_t began_ns = clock_now_ns();
 
-    (void)snprintf(text, sizeof(text), "#!/bin/sh\necho $$ >%s/pid\nexec sleep 1000\n",
-                   dir);
-    write_file("scontrol", text);
+    write_script("scontrol", "echo $$ >$D/pid; exec sleep 1000");
     n = (struct node){.port = port,
                       .f = {.rank = 1, .host = "node1", .exit_code = 7},
                       .token = token,
@@ -187,6 +217,103 @@ UNIT_TEST(neither_a_node_nor_srun_waits_for_a_scontrol_that_hangs)
     AUTOFREE char *pid = read_text("pid");
     if (*pid) /* a slow machine may not have come so far */
         assert_int_equal(kill((pid_t)atoi(pid), 0), -1);
+}
+
+/* One that failed because of another one, which is not reported. */
+UNIT_TEST(a_consequence_without_a_cause_is_written)
+{
+    uint16_t port;
+    struct comment *c = begin(COMMENT_FAILURE, "(null)", &port);
+    struct node n;
+
+    node_start(&n, port, 1, FAILURE_OTHER_RANK);
+    assert_int_equal(node_join(&n), 0);
+    expect_text("written", "update JobId=12 Comment=hvd 12.3: Failed: rank 1 on node1 "
+                           "exited with code 6\n");
+    comment_end(c);
+}
+
+static void count_by_number(void *arg, uint32_t *ret_ready, uint32_t *ret_joined)
+{
+    const uint32_t *n = arg;
+
+    *ret_ready = n[0];
+    *ret_joined = n[1];
+}
+
+/* A step that is old enough for a first line. The first squeue waits for the file pid, runs
+ * `until` and fails: so the next attempt writes what is known then. */
+static struct comment *
+begin_old(const char *until, const char *status, const char *runtime_dir)
+{
+    char text[256];
+    uint16_t port;
+
+    (void)snprintf(text, sizeof(text),
+                   "[ -s $D/asked ] && exec cat $D/row\n"
+                   "echo \"$@\" >$D/asked\n"
+                   "until [ -s $D/pid ]; do sleep 0.01; done\n"
+                   "%s\nexit 1",
+                   until);
+    write_script("squeue", text);
+    write_script("bin/hvd-status", status);
+    return begin_at(COMMENT_PROGRESS, "(null)", clock_now_ns() - LONG_NS, runtime_dir,
+                    &port);
+}
+
+UNIT_TEST(hvd_status_is_not_started_before_all_ranks_have_met)
+{
+    static const char want[] =
+        "update JobId=12 Comment=hvd 12.3: Meeting: 1 of 2 tasks are ready\n";
+    uint32_t n[] = {1, 0};
+    struct comment *c = begin_old(":", "echo \"$@\" >>$D/watched", dir);
+
+    comment_count_by(c, count_by_number, n);
+    write_file("pid", "1");
+    await_text("written", want);
+    comment_count_by(c, NULL, NULL);
+    comment_end(c);
+    expect_text("watched", "");
+}
+
+/* It is part of the runtime or in PATH, continues or ends; its lines come in parts. */
+UNIT_TEST(the_last_whole_line_of_hvd_status_is_written_while_it_runs)
+{
+    static const char status[] = "echo \"$@\" >>$D/watched\n"
+                                 "printf 'Training: a\\nStal'\n"
+                                 "sleep 0.1\n"
+                                 "printf 'led: b\\nTrai'\n"
+                                 "echo $$ >$D/pid\n";
+    static const struct {
+        const char *then, *until, *want;
+        bool is_in_path;
+    } rows[] = {{"exec sleep 1000", ":", "Stalled: b", false},
+                {"exit 0", "while kill -0 $(cat $D/pid); do sleep 0.01; done",
+                 "Training: 2 ranks", true}};
+    AUTOFREE char *path = mem_strdup(getenv("PATH"));
+    uint32_t n[] = {2, 2};
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const char *head = "update JobId=12 Comment=hvd 12.3: ";
+        char text[512], script[256];
+        struct comment *c;
+
+        (void)snprintf(text, sizeof(text), "/nonexistent:%s/bin:%s", dir, path);
+        (void)setenv("PATH", rows[i].is_in_path ? text : path, 1);
+        (void)snprintf(script, sizeof(script), "%s%s", status, rows[i].then);
+        c = begin_old(rows[i].until, script, rows[i].is_in_path ? "/nonexistent" : dir);
+        comment_count_by(c, count_by_number, n);
+        (void)snprintf(text, sizeof(text), "%s%s\n", head, rows[i].want);
+        await_text("written", text);
+        expect_text("watched", "--watch --line 12.3\n");
+        (void)snprintf(text, sizeof(text), "%s%s\n%sEnded: 2 ranks\n", head,
+                       rows[i].want, head);
+        comment_end(c);
+        expect_text("written", text);
+        AUTOFREE char *pid = read_text("pid");
+        assert_int_equal(kill((pid_t)atoi(pid), 0), -1);
+    }
+    (void)setenv("PATH", path, 1);
 }
 
 UNIT_MAIN(make_dir, drop_dir)
