@@ -270,7 +270,8 @@ static bool comment_step(struct comment *c, uint64_t now_ns, uint64_t *ret_next_
     uint64_t end_ns = comment_make_line(c, now_ns, &is_over);
     uint64_t due_ns = comment_line_ns(c);
 
-    if (c->state == UPDATE_NONE && due_ns > now_ns && comment_knows_first(c, now_ns))
+    if (c->state == UPDATE_NONE && due_ns == UINT64_MAX
+        && comment_knows_first(c, now_ns))
         ends_close(&c->ends); /* it is written, or cannot be */
     if (is_over && (now_ns >= end_ns || (c->state == UPDATE_NONE && due_ns > end_ns)))
         return false;

@@ -219,6 +219,28 @@ UNIT_TEST(neither_a_node_nor_srun_waits_for_a_scontrol_that_hangs)
         assert_int_equal(kill((pid_t)atoi(pid), 0), -1);
 }
 
+/* squeue fails, prints nothing, and prints another job. */
+UNIT_TEST(a_node_is_let_go_after_three_attempts)
+{
+    uint16_t port;
+    struct comment *c;
+    struct node n;
+
+    write_script("squeue", "echo \"$@\" >>$D/asked\n"
+                           "case $(wc -l <$D/asked) in\n"
+                           "1) cat $D/row; exit 1 ;;\n"
+                           "2) exit 0 ;;\n"
+                           "*) echo '13|13|RUNNING|None|x' ;;\n"
+                           "esac");
+    c = begin_at(COMMENT_FAILURE, "(null)", clock_now_ns(), dir, &port);
+    node_start(&n, port, 1, 7);
+    assert_int_equal(node_join(&n), 0);
+    expect_text("asked", ASKED ASKED ASKED);
+    comment_end(c);
+    expect_text("asked", ASKED ASKED ASKED);
+    expect_text("written", "");
+}
+
 /* One that failed because of another one, which is not reported. */
 UNIT_TEST(a_consequence_without_a_cause_is_written)
 {
