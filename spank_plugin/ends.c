@@ -98,7 +98,6 @@ static void ends_admit(void *arg, const struct admitted *m)
     struct failure failure;
     char line[LINE_MAX_BYTES + 1];
 
-    frame_init(&c);
     frame_open(&c, m->fd, &m->session, LINE_MAX_BYTES);
     if (frame_recv_until(&c, clock_now_ns() + READ_NS, &f) > 0
         && f.type == END_FAILURE) {
@@ -169,7 +168,6 @@ int end_report(const struct token *token,
     rc = auth_connect(&server, &claim, &fd, &session, err);
     if (rc)
         return rc;
-    frame_init(&c);
     frame_open(&c, fd, &session, LINE_MAX_BYTES);
     rc = frame_send(&c, END_FAILURE, strbuf_str(&line), line.n);
     if (!rc)
