@@ -209,6 +209,7 @@ UNIT_TEST(neither_a_node_nor_srun_waits_for_a_scontrol_that_hangs)
     n = (struct node){.port = port,
                       .f = {.rank = 1, .host = "node1", .exit_code = 7},
                       .token = token,
+                      .job_id = "slurm.12.3",
                       .wait_ns = 2 * NS_PER_S};
     assert_int_equal(pthread_create(&n.thread, NULL, node_main, &n), 0);
     assert_int_equal(node_join(&n), -ETIMEDOUT);

@@ -18,6 +18,7 @@ struct node { /* a node that reports, in a thread of its own */
     uint16_t port;
     struct failure f;
     struct token token;
+    const char *job_id;
     uint64_t wait_ns;
     pthread_t thread;
     int rc;
@@ -28,7 +29,7 @@ static inline void *node_main(void *arg)
 {
     struct node *n = arg;
 
-    n->rc = end_report(&n->token, "127.0.0.1", n->port, "slurm.12.3", &n->f,
+    n->rc = end_report(&n->token, "127.0.0.1", n->port, n->job_id, &n->f,
                        clock_now_ns() + n->wait_ns, &n->err);
     return NULL;
 }
@@ -38,6 +39,7 @@ static inline void node_start(struct node *n, uint16_t port, uint32_t rank, int 
     *n = (struct node){.port = port,
                        .f = {.rank = (int32_t)rank, .host = "node1", .exit_code = code},
                        .token = token,
+                       .job_id = "slurm.12.3",
                        .wait_ns = LONG_NS};
     assert_int_equal(pthread_create(&n->thread, NULL, node_main, n), 0);
 }
