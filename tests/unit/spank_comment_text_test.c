@@ -6,6 +6,14 @@
 #include "runtime/base/mem.h"
 #include "spank_plugin/comment_text.h"
 
+UNIT_TEST(modes)
+{
+    assert_int_equal(comment_mode_parse("off"), COMMENT_OFF);
+    assert_int_equal(comment_mode_parse("failure"), COMMENT_FAILURE);
+    assert_int_equal(comment_mode_parse("progress"), COMMENT_PROGRESS);
+    assert_int_equal(comment_mode_parse("fail"), -1);
+}
+
 UNIT_TEST(lines)
 {
     static const struct failure seven = {.rank = 4, .host = "node3", .exit_code = 7};
@@ -57,6 +65,7 @@ UNIT_TEST(pace)
         {"Training: a", "Training: a", 0},
         {"Training: a", "Training: b", 200 + COMMENT_EVERY_S},
         {"Training: a", "Stalled: a", 200 + COMMENT_STATE_S},
+        {"Starting: a", "Training: a", 200 + COMMENT_STATE_S},
         {"Train: a", "Training: a", 200 + COMMENT_STATE_S},
         {"Training: a", "", 0},
         {"", "Ended: 8 ranks", 0},

@@ -127,7 +127,8 @@ UNIT_TEST(the_program_of_a_python_command_is_found)
     } rows[] = {
         {{"python", "train.py", "-c", "x"}, "train.py", NULL},
         {{"/opt/a b/python3.11", "-u", "-OB", "d/t.py"}, "d/t.py", NULL},
-        {{"python3", "-c", "import horovod", "x"}, NULL, "import horovod"},
+        {{"python3", "train.py"}, "train.py", NULL},
+        {{"python3", "-c", "import horovod"}, NULL, "import horovod"},
         {{"python3", "-m", "horovod.x"}, NULL, NULL},
         {{"python3", "-I", "train.py"}, NULL, NULL},
         {{"python3", "-X", "dev", "train.py"}, NULL, NULL},
@@ -135,7 +136,7 @@ UNIT_TEST(the_program_of_a_python_command_is_found)
         {{"python3", "-c"}, NULL, NULL},
         {{"python3", "-u"}, NULL, NULL},
         {{"python3"}, NULL, NULL},
-        {{"pythonic", "train.py"}, NULL, NULL},
+        {{"pythonw", "train.py"}, NULL, NULL},
         {{"bash", "-c", "python train.py"}, NULL, NULL},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -164,11 +165,14 @@ UNIT_TEST(only_an_import_that_always_runs_counts)
         {"import horovod", true},
         {"import horovod.torch as hvd; hvd.init()", true},
         {"#!/x\nimport os\nfrom  perseus.torch import x\n", true},
+        {"from perseus import torch", true},
+        {"import asyncio", false}, /* as long as these names */
         {"import horovod_tools", false},
         {"import horovod2", false},
         {"import my.horovod", false},
         {"try:\n    import horovod\nexcept ImportError:\n    pass\n", false},
         {"# import horovod\n", false},
+        {"(horovod.init())\n", false},
         {"importing horovod\n", false},
         {"import", false},
         {"", false},
