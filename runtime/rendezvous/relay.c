@@ -43,7 +43,7 @@ struct rdv_relay {
 static void
 relay_send_up(struct rdv_relay *r, enum rdv_type type, const void *p, size_t n)
 {
-    int rc = r->up ? frame_send(r->up, (uint8_t)type, p, n) : 0;
+    int rc = frame_send(r->up, (uint8_t)type, p, n);
 
     if (rc == -ENOMEM || rc == -ENOBUFS)
         r->up_rc = rc; /* the frame is lost */
