@@ -97,8 +97,6 @@ static void comment_read_watcher(struct comment *c)
     int status;
     char *from, *end;
 
-    if (c->watcher.pid <= 0)
-        return;
     if (!program_read(&c->watcher, &c->said)
         && program_has_ended(&c->watcher, &status)) {
         c->report[0] = '\0';
