@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/unit/unit.h"
@@ -58,6 +60,20 @@ static void await_text(const char *name, const char *want)
         (void)poll(NULL, 0, 1);
     }
     expect_text(name, want);
+}
+
+/* The process whose number the file has, if it has come so far; on a slow machine
+ * program_stop may leave it to its parent, which is this process. */
+static void await_end_of(const char *name)
+{
+    uint64_t deadline_ns = clock_now_ns() + LONG_NS;
+    AUTOFREE char *text = read_text(name);
+    pid_t pid = (pid_t)atoi(text);
+
+    while (pid > 0 && kill(pid, 0) == 0 && waitpid(pid, NULL, WNOHANG) != pid) {
+        assert_true(clock_now_ns() < deadline_ns);
+        (void)poll(NULL, 0, 1);
+    }
 }
 
 static void remove_file(const char *name)
@@ -166,6 +182,7 @@ UNIT_TEST(a_node_waits_until_its_failure_is_written)
         assert_int_equal(node_join(&n[1]), -ECONNREFUSED);
         comment_end(c);
         expect_text("written", rows[i].want);
+        expect_text("asked", ASKED); /* once, whatever it was */
     }
 }
 
@@ -174,10 +191,19 @@ UNIT_TEST(a_step_that_succeeds_writes_nothing)
     static const enum comment_mode modes[] = {COMMENT_FAILURE, COMMENT_PROGRESS};
 
     for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
-        uint16_t port;
+        uint64_t took_ns = UINT64_MAX;
 
-        comment_end(begin(modes[i], "mine", &port));
-        expect_text("written", "");
+        /* at once; again on a machine that is too slow to see it */
+        for (int tries = 0; tries < 5 && took_ns >= COMMENT_END_S * NS_PER_S; tries++) {
+            uint16_t port;
+            struct comment *c = begin(modes[i], "mine", &port);
+
+            took_ns = clock_now_ns();
+            comment_end(c);
+            took_ns = clock_now_ns() - took_ns;
+            expect_text("written", "");
+        }
+        assert_true(took_ns < COMMENT_END_S * NS_PER_S);
     }
     comment_end(NULL);
 }
@@ -204,6 +230,7 @@ UNIT_TEST(neither_a_node_nor_srun_waits_for_a_scontrol_that_hangs)
     struct comment *c = begin(COMMENT_FAILURE, "(null)", &port);
     struct node n;
     uint64_t began_ns = clock_now_ns();
+    clock_t cpu = clock();
 
     write_script("scontrol", "echo $$ >$D/pid; exec sleep 1000");
     n = (struct node){.port = port,
@@ -215,9 +242,8 @@ UNIT_TEST(neither_a_node_nor_srun_waits_for_a_scontrol_that_hangs)
     assert_int_equal(node_join(&n), -ETIMEDOUT);
     comment_end(c);
     assert_true(clock_now_ns() - began_ns < LONG_NS);
-    AUTOFREE char *pid = read_text("pid");
-    if (*pid) /* a slow machine may not have come so far */
-        assert_int_equal(kill((pid_t)atoi(pid), 0), -1);
+    assert_true(clock() - cpu < CLOCKS_PER_SEC); /* the thread sleeps */
+    await_end_of("pid");
 }
 
 /* squeue fails, prints nothing, and prints another job. */
@@ -226,6 +252,7 @@ UNIT_TEST(a_node_is_let_go_after_three_attempts)
     uint16_t port;
     struct comment *c;
     struct node n;
+    uint64_t began_ns = clock_now_ns();
 
     write_script("squeue", "echo \"$@\" >>$D/asked\n"
                            "case $(wc -l <$D/asked) in\n"
@@ -236,6 +263,7 @@ UNIT_TEST(a_node_is_let_go_after_three_attempts)
     c = begin_at(COMMENT_FAILURE, "(null)", clock_now_ns(), dir, &port);
     node_start(&n, port, 1, 7);
     assert_int_equal(node_join(&n), 0);
+    assert_true(clock_now_ns() - began_ns > 3 * NS_PER_S); /* not all at once */
     expect_text("asked", ASKED ASKED ASKED);
     comment_end(c);
     expect_text("asked", ASKED ASKED ASKED);
@@ -274,9 +302,8 @@ begin_old(const char *until, const char *status, const char *runtime_dir)
 
     (void)snprintf(text, sizeof(text),
                    "[ -s $D/asked ] && exec cat $D/row\n"
-                   "echo \"$@\" >$D/asked\n"
                    "until [ -s $D/pid ]; do sleep 0.01; done\n"
-                   "%s\nexit 1",
+                   "%s\necho \"$@\" >$D/asked\nexit 1",
                    until);
     write_script("squeue", text);
     write_script("bin/hvd-status", status);
@@ -333,8 +360,7 @@ UNIT_TEST(the_last_whole_line_of_hvd_status_is_written_while_it_runs)
                        rows[i].want, head);
         comment_end(c);
         expect_text("written", text);
-        AUTOFREE char *pid = read_text("pid");
-        assert_int_equal(kill((pid_t)atoi(pid), 0), -1);
+        await_end_of("pid");
     }
     (void)setenv("PATH", path, 1);
 }
