@@ -130,8 +130,7 @@ void ends_close(struct ends *e)
     fd_close(&e->listen_fd);
     token_wipe(&e->token);
     for (uint32_t i = 0; i < e->n_held; i++) {
-        if (frame_send(&e->held[i], END_DONE, NULL, 0) == 0)
-            (void)frame_flush(&e->held[i]); /* closing says it, too */
+        (void)frame_send(&e->held[i], END_DONE, NULL, 0); /* closing says it, too */
         frame_release(&e->held[i]);
     }
     e->n_held = 0;
