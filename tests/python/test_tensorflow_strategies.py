@@ -49,6 +49,7 @@ class Strategies(unittest.TestCase):
         self.assertEqual(steps, "5", out)
         self.assertLess(float(loss), TRAINED, out)
         self.assertIn("split: 3 steps", out)
+        self.assertIn("at exit: []", out)
         keras = re.search(r"evaluated: (\S+), (\w+)", out)
         self.assertLess(float(keras[1]), TRAINED, out)
         self.assertEqual(keras[2], "tf_keras" if self.tf == "tf" else "keras", out)

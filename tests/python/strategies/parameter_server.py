@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A script for ParameterServerStrategy as it is printed: without roles, a resolver and numbers of steps."""
 
+import atexit
+import threading
+
 import numpy as np
-import tensorflow as tf
+
+# before TensorFlow is imported: the last of all exit functions
+atexit.register(lambda: print("at exit:", [t.name for t in threading.enumerate() if "Worker" in t.name]))
+
+import tensorflow as tf  # noqa: E402
 
 strategy = tf.distribute.experimental.ParameterServerStrategy()
 x = np.random.default_rng(1).random((80, 4)).astype("float32")

@@ -14,7 +14,14 @@ HIDDEN_FILES = frozenset(
         *(os.path.join(_COMMANDS, f) for f in ("tf1.py", "strategies.py")),
         *(
             os.path.join(_HERE, f)
-            for f in ("program.py", "tf1.py", "strategies.py", "keras_steps.py", "imports.py")
+            for f in (
+                "program.py",
+                "tf1.py",
+                "strategies.py",
+                "coordinators.py",
+                "keras_steps.py",
+                "imports.py",
+            )
         ),
     }
 )

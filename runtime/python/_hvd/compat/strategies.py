@@ -6,6 +6,7 @@
       '-- chief, evaluator, worker without ps --> the script, with
             ParameterServerStrategy() that reads TF_CONFIG by itself   here
             steps of fit() and evaluate()                              keras_steps.py
+            threads of its coordinators that end before Python does    coordinators.py
             Keras 2, because Keras 3 works in one process only         keras_2.py
 
 program.py runs the script. Its own import loads TensorFlow, so what it sets in os.environ before counts.
@@ -18,7 +19,7 @@ import importlib.util
 import sys
 
 from _hvd import frameworks
-from _hvd.compat import cluster, keras_2, keras_steps, program
+from _hvd.compat import cluster, coordinators, keras_2, keras_steps, program
 
 _NAME = "horovod.compat.strategies"
 
@@ -60,6 +61,7 @@ class _Finder:
             load(module)
             _give_resolver(module)
             keras_steps.install(module)
+            coordinators.install(module)
 
         return exec_module
 
