@@ -2,7 +2,7 @@
 /* A rank that dies by a signal says so first: "rank 1 (host b, pid 7) ended by SIGSEGV".
  * Otherwise only its launcher knows, and a foreign one may not report it.
  *
- *   signal --> handler --ask_fd--> the thread "hvd-signals": goodbye, within LIMIT_MS
+ *   signal --> handler --ask_fd--> the thread "hvd-signals": goodbye, within GOODBYE_MS
  *                 |                       |
  *                 '<------done_fd---------'   then the default action, as without us
  *
@@ -48,8 +48,9 @@
 #include "runtime/contract/failure.h"
 #include "runtime/contract/stacks_file.h"
 
-/* For a goodbye: of a thread that waits in the handler, and of one that continues. */
-enum { LIMIT_MS = 200, LIMIT_RUNNING_MS = 1000 };
+/* A busy machine may need a second for a goodbye. What the handler waits longer is for the
+ * thread to begin. */
+enum { GOODBYE_MS = 1500, LIMIT_MS = 2000 };
 static const int signals[] = {SIGTERM, SIGINT, SIGSEGV, SIGBUS,
                               SIGFPE,  SIGILL, SIGABRT};
 
@@ -153,7 +154,7 @@ static void goodbye_send(int sig, bool is_stop, uint64_t deadline_ns)
 
 static void *signals_main(void *arg)
 {
-    uint64_t n, limit_ms;
+    uint64_t n;
     sigset_t set;
     bool is_stop;
     ssize_t got;
@@ -175,8 +176,7 @@ static void *signals_main(void *arg)
     is_stop = sender_stops_job(sender);
     if (is_stop && sig == SIGTERM && runtime_other() == OTHER_HAS_FAILED)
         _exit(FAILURE_OTHER_RANK);
-    limit_ms = sender == watch.pid ? LIMIT_MS * 3 / 4 : LIMIT_RUNNING_MS;
-    goodbye_send(sig, is_stop, clock_now_ns() + limit_ms * NS_PER_MS);
+    goodbye_send(sig, is_stop, clock_now_ns() + GOODBYE_MS * NS_PER_MS);
     if (sender == watch.pid) {
         (void)!write(watch.done_fd, &n, sizeof(n)); /* the handler's thread ends us */
         return NULL;
