@@ -186,7 +186,8 @@ static char timeline_path[64];
 INIT_BODY(stop_at_once)
 {
     float v[1] = {0};
-    uint64_t best = UINT64_MAX; /* of several: a busy machine may be slow at times */
+    /* of several: a busy machine may be slow at times; without answers it takes 1 s */
+    uint64_t best = UINT64_MAX;
 
     for (int i = 0; i < 8; i++) {
         uint64_t began;
@@ -199,7 +200,7 @@ INIT_BODY(stop_at_once)
             best = clock_now_ns() - began;
         CHECK_OK(barrier_now("b"));
     }
-    CHECK(rank != 0 || best < 200 * NS_PER_MS, "%llu ms",
+    CHECK(rank != 0 || best < 900 * NS_PER_MS, "%llu ms",
           (unsigned long long)(best / NS_PER_MS));
 }
 
