@@ -1,0 +1,599 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* State machine of an elastic job:
+ *
+ *            .--<-- member lost, or gone to the next world --.
+ *            v                                               |
+ *         WAITING -- all members have reported, and ---> RUNNING
+ *            |        enough processes are ready             |
+ *            |                                               | a member has ended well
+ *            '--> ENDED <--- all have ended --- FINISHING <--'
+ *
+ * A world is never changed: it ends, and the next one has the next generation. It forms as
+ * soon as there are min_ranks processes; those that come later wait until the members
+ * leave at a commit (NOTIFY). So a loss costs no wait for the replacement, unless the job
+ * has a fixed size (min_ranks is its size).
+ *
+ * Failures. A process is replaced in its slot. If it fails there by the same cause again,
+ * while others work, the slot is excluded for a time that doubles each time and ends: one
+ * bad GPU costs its slot and not its host. If the same cause breaks three worlds, or ends
+ * three processes of a slot, and nothing was committed in between, the job ends: to repeat
+ * it would not help.
+ *
+ * Generations. A leader has a term, later than that of every leader before it, and numbers
+ * its worlds: the first ones are 1, 2, 3. So no generation is given twice, also if a leader
+ * was lost with worlds of which no worker knows.
+ *
+ * A leader that takes over has no memory. Its workers report their processes, from which
+ * generation and members follow; a world of which some member is not reported is broken. */
+#include "runtime/launch/core/elastic.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/mem.h"
+#include "runtime/launch/core/elastic_ranks.h"
+
+#define LOOPS_MAX      3
+#define SLOT_FAILURES  2
+#define SLOTS_MAX      65536u
+#define EXCLUDE_SHIFTS 20
+
+/* --- begin and end ---------------------------------------------------------------- */
+
+static int elastic_check_bounds(const struct elastic_config *c, struct err *err)
+{
+    if (c->min_ranks < 1 || c->min_ranks > c->start_ranks
+        || c->start_ranks > c->max_ranks)
+        return err_set(err, -EINVAL,
+                       "%u, %u and %u ranks at least, at the start and at most: not in "
+                       "this order, or less than 1",
+                       c->min_ranks, c->start_ranks, c->max_ranks);
+    return 0;
+}
+
+int elastic_init(struct elastic *e,
+                 const struct elastic_config *c,
+                 uint64_t now_ns,
+                 struct err *err)
+{
+    int rc = elastic_check_bounds(c, err);
+
+    memset(e, 0, sizeof(*e));
+    if (rc < 0)
+        return rc;
+    if (c->n_workers < 1 || c->slots < 1 || c->slots > SLOTS_MAX
+        || c->n_workers > SLOTS_MAX / c->slots)
+        return err_set(err, -EINVAL, "%u workers of %u slots are not 1 to %u slots",
+                       c->n_workers, c->slots, SLOTS_MAX);
+    e->config = *c;
+    e->n_slots = c->n_workers * c->slots;
+    e->slots = mem_calloc(e->n_slots, sizeof(*e->slots));
+    e->members = mem_calloc(e->n_slots, sizeof(*e->members));
+    e->candidates = mem_calloc(e->n_slots, sizeof(*e->candidates));
+    e->is_drained = mem_calloc(c->n_workers, sizeof(*e->is_drained));
+    e->wait_ns = now_ns + c->wait_ns;
+    e->leave_ns = UINT64_MAX;
+    if (e->slots && e->members && e->candidates && e->is_drained)
+        return 0;
+    elastic_release(e);
+    return err_set(err, -ENOMEM, "out of memory for %u workers", c->n_workers);
+}
+
+void elastic_release(struct elastic *e)
+{
+    mem_free(e->slots);
+    mem_free(e->members);
+    mem_free(e->candidates);
+    mem_free(e->is_drained);
+    memset(e, 0, sizeof(*e));
+}
+
+int elastic_resize(struct elastic *e,
+                   uint32_t min_ranks,
+                   uint32_t max_ranks,
+                   struct err *err)
+{
+    struct elastic_config c = e->config;
+    int rc;
+
+    c.min_ranks = c.start_ranks = min_ranks;
+    c.max_ranks = max_ranks;
+    rc = elastic_check_bounds(&c, err);
+    if (rc == 0)
+        e->config = c;
+    return rc;
+}
+
+/* --- slots ------------------------------------------------------------------------ */
+
+static uint32_t slot_worker(const struct elastic *e, uint32_t slot)
+{
+    return slot / e->config.slots;
+}
+
+static bool slot_is_live(const struct elastic_slot *s)
+{
+    return s->state == SLOT_STARTING || s->state == SLOT_READY
+           || s->state == SLOT_MEMBER;
+}
+
+/* The slot, if it has this process. */
+static struct elastic_slot *
+elastic_find(const struct elastic *e, uint32_t slot, uint32_t incarnation)
+{
+    struct elastic_slot *s = slot < e->n_slots ? &e->slots[slot] : NULL;
+
+    return s && slot_is_live(s) && s->incarnation == incarnation ? s : NULL;
+}
+
+static uint32_t elastic_count(const struct elastic *e, enum slot_state state)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < e->n_slots; i++)
+        n += e->slots[i].state == state && !e->slots[i].is_stopping;
+    return n;
+}
+
+static uint32_t elastic_count_live(const struct elastic *e)
+{
+    return elastic_count(e, SLOT_STARTING) + elastic_count(e, SLOT_READY)
+           + elastic_count(e, SLOT_MEMBER);
+}
+
+static bool elastic_has_member(const struct elastic *e)
+{
+    for (uint32_t i = 0; i < e->n_slots; i++)
+        if (e->slots[i].state == SLOT_MEMBER)
+            return true;
+    return false;
+}
+
+/* Its process has ended. */
+static void slot_empty(struct elastic *e, uint32_t slot)
+{
+    struct elastic_slot *s = &e->slots[slot];
+
+    s->state = e->is_drained[slot_worker(e, slot)] ? SLOT_ABSENT : SLOT_IDLE;
+    s->is_stopping = false;
+    s->generation = s->since = s->rank = 0;
+}
+
+/* --- the end ---------------------------------------------------------------------- */
+
+static void elastic_end(struct elastic *e, bool is_well)
+{
+    e->state = ELASTIC_ENDED;
+    e->has_ended_well = is_well;
+}
+
+/* --- worlds ----------------------------------------------------------------------- */
+
+static void elastic_break(struct elastic *e, uint64_t now_ns)
+{
+    if (e->state != ELASTIC_RUNNING)
+        return;
+    e->state = ELASTIC_WAITING;
+    e->is_broken = true;
+    e->has_said_broken = false;
+    e->wait_ns = now_ns + e->config.wait_ns;
+    e->leave_ns = now_ns + e->config.leave_ns;
+}
+
+/* Ready processes. Returns how many. */
+static uint32_t elastic_list_ready(struct elastic *e)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < e->n_slots; i++) {
+        const struct elastic_slot *s = &e->slots[i];
+
+        if (s->state != SLOT_READY || s->is_stopping)
+            continue;
+        e->candidates[n++] = (struct elastic_candidate){
+            .since = s->since,
+            .rank = s->since && s->generation == e->generation ? s->rank : RANK_NONE,
+            .slot = i};
+    }
+    return n;
+}
+
+static void elastic_form(struct elastic *e, uint32_t n_ready)
+{
+    e->n_members =
+        elastic_ranks(e->candidates, n_ready, e->config.max_ranks, e->members);
+    e->n_resets += e->generation > 0;
+    e->generation = (e->term << ELASTIC_TERM_BITS) + ++e->n_formed;
+    for (uint32_t r = 0; r < e->n_members; r++) {
+        struct elastic_slot *s = &e->slots[e->members[r]];
+
+        s->state = SLOT_MEMBER;
+        s->rank = r;
+        s->generation = e->generation;
+        if (s->since == 0)
+            s->since = e->generation;
+    }
+    e->state = ELASTIC_RUNNING;
+    e->is_broken = e->has_notified = e->has_counted = false;
+}
+
+/* --- workers ---------------------------------------------------------------------- */
+
+void elastic_add_worker(struct elastic *e, uint32_t worker)
+{
+    if (worker >= e->config.n_workers)
+        return;
+    e->is_drained[worker] = false;
+    for (uint32_t i = 0; i < e->config.slots; i++) {
+        struct elastic_slot *s = &e->slots[worker * e->config.slots + i];
+
+        if (s->state == SLOT_ABSENT)
+            s->state = SLOT_IDLE;
+    }
+}
+
+void elastic_lose_worker(struct elastic *e, uint32_t worker, uint64_t now_ns)
+{
+    if (worker >= e->config.n_workers)
+        return;
+    e->is_drained[worker] = false;
+    for (uint32_t i = 0; i < e->config.slots; i++) {
+        struct elastic_slot *s = &e->slots[worker * e->config.slots + i];
+
+        if (s->state == SLOT_DONE)
+            continue;
+        if (s->state == SLOT_MEMBER)
+            elastic_break(e, now_ns);
+        /* its successor may be on another node */
+        *s = (struct elastic_slot){.state = SLOT_ABSENT, .incarnation = s->incarnation};
+    }
+}
+
+void elastic_drain_worker(struct elastic *e, uint32_t worker)
+{
+    if (worker >= e->config.n_workers)
+        return;
+    e->is_drained[worker] = true;
+    for (uint32_t i = 0; i < e->config.slots; i++) {
+        struct elastic_slot *s = &e->slots[worker * e->config.slots + i];
+
+        if (s->state == SLOT_IDLE || s->state == SLOT_EXCLUDED)
+            s->state = SLOT_ABSENT;
+    }
+}
+
+/* --- processes -------------------------------------------------------------------- */
+
+void elastic_take_ready(struct elastic *e,
+                        uint32_t slot,
+                        uint32_t incarnation,
+                        uint32_t generation,
+                        uint64_t now_ns)
+{
+    struct elastic_slot *s = elastic_find(e, slot, incarnation);
+
+    if (!s || (s->state == SLOT_MEMBER && generation < s->generation))
+        return; /* sent before its present world */
+    if (s->state == SLOT_MEMBER)
+        elastic_break(e, now_ns);
+    s->state = SLOT_READY;
+}
+
+/* Others work, so the cause may be the slot. */
+static bool elastic_has_other(const struct elastic *e, uint64_t cause)
+{
+    for (uint32_t i = 0; i < e->n_slots; i++)
+        if (slot_is_live(&e->slots[i]) && e->slots[i].cause != cause)
+            return true;
+    return false;
+}
+
+static void slot_exclude(struct elastic *e, struct elastic_slot *s, uint64_t now_ns)
+{
+    uint32_t shift = s->n_excluded < EXCLUDE_SHIFTS ? s->n_excluded : EXCLUDE_SHIFTS;
+    uint64_t ns = e->config.exclude_ns << shift;
+
+    s->n_excluded++;
+    s->n_failures = 0;
+    s->state = SLOT_EXCLUDED;
+    s->until_ns =
+        now_ns + (ns < e->config.exclude_max_ns ? ns : e->config.exclude_max_ns);
+}
+
+/* A cause without a commit in between. True: once too often. */
+static bool
+elastic_count_cause(struct elastic *e, struct elastic_slot *s, uint64_t cause)
+{
+    bool is_same = s->cause == cause;
+
+    s->cause = cause;
+    s->n_failures = is_same ? s->n_failures + 1 : 1;
+    s->n_loops = is_same ? s->n_loops + 1 : 1;
+    if (!e->has_counted) {
+        e->n_loops = e->cause == cause ? e->n_loops + 1 : 1;
+        e->cause = cause;
+        e->has_counted = true;
+    }
+    return s->n_loops >= LOOPS_MAX || (e->cause == cause && e->n_loops >= LOOPS_MAX);
+}
+
+void elastic_take_failure(struct elastic *e,
+                          uint32_t slot,
+                          uint32_t incarnation,
+                          uint64_t cause,
+                          uint64_t now_ns)
+{
+    struct elastic_slot *s = elastic_find(e, slot, incarnation);
+    bool is_loop;
+
+    if (!s)
+        return;
+    if (s->is_stopping)
+        cause = 0;
+    if (s->state == SLOT_MEMBER)
+        elastic_break(e, now_ns);
+    slot_empty(e, slot);
+    if (cause == 0 || e->state == ELASTIC_ENDED)
+        return;
+    if (e->state == ELASTIC_FINISHING) {
+        (void)snprintf(e->why, sizeof(e->why),
+                       "a rank failed after another one had ended with success");
+        return;
+    }
+    is_loop = elastic_count_cause(e, s, cause);
+    if (is_loop && e->why[0] == '\0')
+        (void)snprintf(e->why, sizeof(e->why),
+                       "the same failure %d times, without a commit in between",
+                       LOOPS_MAX);
+    else if (s->state == SLOT_IDLE && s->n_failures >= SLOT_FAILURES
+             && elastic_has_other(e, cause))
+        slot_exclude(e, s, now_ns);
+}
+
+void elastic_take_done(struct elastic *e,
+                       uint32_t slot,
+                       uint32_t incarnation,
+                       uint64_t now_ns)
+{
+    struct elastic_slot *s = elastic_find(e, slot, incarnation);
+
+    if (!s)
+        return;
+    s->state = SLOT_DONE;
+    s->is_stopping = false;
+    if (e->state == ELASTIC_FINISHING || e->state == ELASTIC_ENDED)
+        return;
+    e->state = ELASTIC_FINISHING;
+    e->wait_ns = now_ns + e->config.wait_ns;
+}
+
+void elastic_take_commit(struct elastic *e, uint32_t generation)
+{
+    if (generation != e->generation)
+        return;
+    e->cause = 0;
+    e->n_loops = 0;
+    for (uint32_t i = 0; i < e->n_slots; i++)
+        e->slots[i].n_loops = 0;
+}
+
+/* --- a new leader ----------------------------------------------------------------- */
+
+void elastic_take_over(struct elastic *e, uint32_t term, uint64_t now_ns)
+{
+    e->term = term;
+    e->is_adopting = true;
+    e->leave_ns = now_ns + e->config.leave_ns;
+}
+
+void elastic_adopt(struct elastic *e, uint32_t slot, const struct elastic_process *p)
+{
+    struct elastic_slot *s;
+
+    if (slot >= e->n_slots || !e->is_adopting)
+        return;
+    s = &e->slots[slot];
+    *s = (struct elastic_slot){.state = p->is_member    ? SLOT_MEMBER
+                                        : p->is_waiting ? SLOT_READY
+                                                        : SLOT_STARTING,
+                               .incarnation = p->incarnation,
+                               .generation = p->generation,
+                               .since = p->since,
+                               .rank = p->rank};
+    if (p->generation > e->generation) {
+        e->generation = p->generation;
+        e->n_members = p->n_ranks;
+    }
+}
+
+/* The workers have had their time. */
+static void elastic_end_adoption(struct elastic *e, uint64_t now_ns)
+{
+    uint32_t n = 0;
+    bool is_whole = true;
+
+    e->is_adopting = false;
+    for (uint32_t i = 0; i < e->n_slots; i++) {
+        const struct elastic_slot *s = &e->slots[i];
+
+        if (s->state != SLOT_MEMBER)
+            continue;
+        n++;
+        is_whole = is_whole && s->generation == e->generation && s->rank < e->n_slots;
+        if (is_whole)
+            e->members[s->rank] = i;
+    }
+    if (n == 0)
+        return; /* WAITING, as at the start */
+    e->state = ELASTIC_RUNNING;
+    if (!is_whole || n != e->n_members)
+        elastic_break(e, now_ns);
+}
+
+/* --- actions ---------------------------------------------------------------------- */
+
+static bool elastic_act(struct elastic *e,
+                        enum elastic_act act,
+                        uint32_t slot,
+                        struct elastic_action *ret)
+{
+    *ret = (struct elastic_action){.act = act, .slot = slot};
+    if (act == ELASTIC_STOP)
+        e->slots[slot].is_stopping = true;
+    if (act == ELASTIC_START) {
+        e->slots[slot].state = SLOT_STARTING;
+        e->slots[slot].incarnation++;
+    }
+    if (act == ELASTIC_STOP || act == ELASTIC_START)
+        ret->incarnation = e->slots[slot].incarnation;
+    return true;
+}
+
+/* A process that has no use any more. */
+static bool elastic_must_stop(const struct elastic *e,
+                              uint32_t slot,
+                              uint32_t n_live,
+                              uint64_t now_ns)
+{
+    const struct elastic_slot *s = &e->slots[slot];
+
+    if (!slot_is_live(s) || s->is_stopping)
+        return false;
+    if (e->state == ELASTIC_FINISHING)
+        return s->state != SLOT_MEMBER || now_ns >= e->wait_ns;
+    if (s->state == SLOT_MEMBER)
+        return e->state == ELASTIC_WAITING && now_ns >= e->leave_ns;
+    if (e->is_drained[slot_worker(e, slot)])
+        return true;
+    return s->since == 0 && n_live > (uint64_t)e->config.max_ranks + e->config.n_spares;
+}
+
+static bool
+elastic_stop_one(struct elastic *e, uint64_t now_ns, struct elastic_action *ret)
+{
+    uint32_t n_live = elastic_count_live(e);
+
+    for (uint32_t i = e->n_slots; i-- > 0;)
+        if (elastic_must_stop(e, i, n_live, now_ns))
+            return elastic_act(e, ELASTIC_STOP, i, ret);
+    return false;
+}
+
+static bool elastic_start_one(struct elastic *e, struct elastic_action *ret)
+{
+    if (elastic_count_live(e) >= (uint64_t)e->config.max_ranks + e->config.n_spares)
+        return false;
+    for (uint32_t i = 0; i < e->n_slots; i++)
+        if (e->slots[i].state == SLOT_IDLE)
+            return elastic_act(e, ELASTIC_START, i, ret);
+    return false;
+}
+
+uint32_t elastic_need(const struct elastic *e)
+{
+    return e->generation == 0 ? e->config.start_ranks : e->config.min_ranks;
+}
+
+/* WAITING */
+static bool elastic_wait(struct elastic *e, uint64_t now_ns, struct elastic_action *ret)
+{
+    CLEANUP(strbuf_release) struct strbuf why = {0};
+    uint32_t n_ready;
+
+    if (e->is_broken && !e->has_said_broken && elastic_has_member(e)) {
+        e->has_said_broken = true;
+        return elastic_act(e, ELASTIC_BREAK, 0, ret);
+    }
+    n_ready = elastic_list_ready(e);
+    if (!elastic_has_member(e) && n_ready >= elastic_need(e)) {
+        if (e->generation > 0 && e->n_resets >= e->config.reset_limit) {
+            (void)snprintf(e->why, sizeof(e->why),
+                           "the world was reset %u times, the limit is %u", e->n_resets,
+                           e->config.reset_limit);
+            elastic_end(e, false);
+            return elastic_act(e, ELASTIC_END, 0, ret);
+        }
+        elastic_form(e, n_ready);
+        return elastic_act(e, ELASTIC_FORM, 0, ret);
+    }
+    if (now_ns < e->wait_ns)
+        return false;
+    strbuf_init(&why, sizeof(e->why));
+    elastic_explain(e, &why);
+    (void)snprintf(e->why, sizeof(e->why), "%s", strbuf_str(&why));
+    elastic_end(e, false);
+    return elastic_act(e, ELASTIC_END, 0, ret);
+}
+
+/* The current world is to end at a commit: it can grow, is too large, or a worker leaves. */
+static bool elastic_wants_another(const struct elastic *e)
+{
+    if (e->n_members > e->config.max_ranks
+        || (e->n_members < e->config.max_ranks && elastic_count(e, SLOT_READY) > 0))
+        return true;
+    for (uint32_t i = 0; i < e->n_slots; i++)
+        if (e->slots[i].state == SLOT_MEMBER && e->is_drained[slot_worker(e, i)])
+            return true;
+    return false;
+}
+
+static void elastic_expire(struct elastic *e, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < e->n_slots; i++)
+        if (e->slots[i].state == SLOT_EXCLUDED && now_ns >= e->slots[i].until_ns)
+            e->slots[i].state = SLOT_IDLE;
+}
+
+static bool elastic_finish(struct elastic *e, struct elastic_action *ret)
+{
+    for (uint32_t i = 0; i < e->n_slots; i++)
+        if (slot_is_live(&e->slots[i]))
+            return false;
+    elastic_end(e, e->why[0] == '\0');
+    return elastic_act(e, ELASTIC_END, 0, ret);
+}
+
+bool elastic_next(struct elastic *e, uint64_t now_ns, struct elastic_action *ret)
+{
+    if (e->state == ELASTIC_ENDED)
+        return false;
+    if (e->is_adopting && now_ns < e->leave_ns)
+        return false;
+    if (e->is_adopting)
+        elastic_end_adoption(e, now_ns);
+    if (e->state != ELASTIC_FINISHING && e->why[0]) {
+        elastic_end(e, false);
+        return elastic_act(e, ELASTIC_END, 0, ret);
+    }
+    elastic_expire(e, now_ns);
+    if (elastic_stop_one(e, now_ns, ret))
+        return true;
+    if (e->state == ELASTIC_FINISHING)
+        return elastic_finish(e, ret);
+    if (elastic_start_one(e, ret))
+        return true;
+    if (e->state == ELASTIC_WAITING)
+        return elastic_wait(e, now_ns, ret);
+    if (e->has_notified || !elastic_wants_another(e))
+        return false;
+    e->has_notified = true;
+    return elastic_act(e, ELASTIC_NOTIFY, 0, ret);
+}
+
+uint64_t elastic_next_ns(const struct elastic *e)
+{
+    uint64_t next = UINT64_MAX;
+
+    if (e->state == ELASTIC_ENDED)
+        return next;
+    if (e->state != ELASTIC_RUNNING)
+        next = e->wait_ns;
+    if ((e->is_adopting || (e->state == ELASTIC_WAITING && elastic_has_member(e)))
+        && e->leave_ns < next)
+        next = e->leave_ns;
+    for (uint32_t i = 0; i < e->n_slots; i++)
+        if (e->slots[i].state == SLOT_EXCLUDED && e->slots[i].until_ns < next)
+            next = e->slots[i].until_ns;
+    return next;
+}

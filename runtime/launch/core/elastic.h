@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which processes are in the next world of an elastic job: the decisions of its leader.
+ * Pure: events and the time come in, actions go out.
+ *
+ * A slot is a place for one process on a worker (a pod, or a host). The leader has a
+ * process started in each slot that the job may use, and forms worlds of processes that
+ * are ready. A process that survives the loss of another one stays: it reports ready, and
+ * is in the next world, with its old rank where possible. Ready processes beyond the
+ * maximum are spares.
+ *
+ * Events of a process carry its incarnation, so that what a process reported that has
+ * been replaced since is ignored. Calls of one thread. */
+#ifndef RUNTIME_LAUNCH_CORE_ELASTIC_H
+#define RUNTIME_LAUNCH_CORE_ELASTIC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/err.h"
+#include "runtime/base/strbuf.h"
+
+#define ELASTIC_NO_LIMIT  UINT32_MAX
+#define ELASTIC_TERM_BITS 16 /* generation = term << this + number of the world */
+
+struct elastic_config {
+    uint32_t n_workers,
+        slots;            /* slots of each worker; slot number: worker * slots + i */
+    uint32_t start_ranks; /* of the first world, at least */
+    uint32_t min_ranks, max_ranks; /* of a later one; 1 <= min <= start <= max */
+    uint32_t n_spares;
+    uint32_t reset_limit; /* worlds after the first; or ELASTIC_NO_LIMIT */
+    uint64_t wait_ns;     /* how long the job waits for a world, at most */
+    uint64_t
+        leave_ns; /* for a member of a broken world to report, then it is stopped */
+    uint64_t exclude_ns; /* a slot, after the second failure by one cause; doubles */
+    uint64_t exclude_max_ns;
+};
+
+enum slot_state {
+    SLOT_ABSENT,   /* its worker is not here, or is being drained */
+    SLOT_IDLE,     /* no process */
+    SLOT_EXCLUDED, /* no process until until_ns */
+    SLOT_STARTING, /* its process was started and has not reported yet */
+    SLOT_READY,    /* its process waits for a world */
+    SLOT_MEMBER,   /* its process is in the current world */
+    SLOT_DONE,     /* its process has ended with success */
+};
+struct elastic_slot {
+    enum slot_state state;
+    uint32_t incarnation; /* of its present or last process; 0: there was none */
+    bool is_stopping;     /* STOP was returned for its process */
+    /* of its process */
+    uint32_t generation; /* its last world; 0: it was in none */
+    uint32_t since;      /* its first world; 0: it was in none */
+    uint32_t rank;       /* in its last world */
+    uint64_t until_ns;   /* EXCLUDED: its end */
+    uint64_t cause;      /* of the last failure here; 0: there was none */
+    uint32_t n_failures; /* in a row by that cause */
+    uint32_t n_loops;    /* the same, without a commit in between */
+    uint32_t n_excluded; /* times */
+};
+
+enum elastic_state {
+    ELASTIC_WAITING, /* for enough ready processes, and for members of a broken world */
+    ELASTIC_RUNNING, /* the current world works */
+    ELASTIC_FINISHING, /* a member has ended with success */
+    ELASTIC_ENDED,
+};
+struct elastic {
+    struct elastic_config config;
+    enum elastic_state state;
+    uint32_t n_slots;
+    struct elastic_slot *slots; /* [n_slots] */
+    bool *is_drained;           /* [n_workers] no process is started there any more */
+    uint32_t generation;        /* of the current or last world; 0: there was none */
+    uint32_t term, n_formed;    /* of this leader; its worlds */
+    uint32_t *members;          /* [n_members] slots by rank, of that world */
+    uint32_t n_members;
+    uint32_t n_resets; /* worlds after the first */
+    bool is_broken;    /* the current world; BREAK is due until has_said_broken */
+    bool has_said_broken, has_notified;
+    bool is_adopting;  /* a new leader: workers report what they have */
+    uint64_t wait_ns;  /* WAITING, FINISHING: its end */
+    uint64_t leave_ns; /* WAITING: members that have not reported are stopped */
+    uint64_t cause;   /* by which the last worlds were broken; 0: none since a commit */
+    uint32_t n_loops; /* how many in a row by that cause */
+    bool has_counted; /* the present world, or the wait for it, has had its cause */
+    bool has_ended_well;
+    char why[200];                        /* ENDED, and not well: why */
+    struct elastic_candidate *candidates; /* [n_slots] scratch */
+};
+
+enum elastic_act {
+    ELASTIC_START,  /* a process, in slot */
+    ELASTIC_STOP,   /* the process of slot */
+    ELASTIC_FORM,   /* the world of e->members, e->generation */
+    ELASTIC_BREAK,  /* all members: the world is broken */
+    ELASTIC_NOTIFY, /* all members: leave the world at the next commit */
+    ELASTIC_END,    /* the job: e->why; all processes are to be stopped */
+};
+struct elastic_action {
+    enum elastic_act act;
+    uint32_t slot, incarnation; /* of START and STOP */
+};
+
+int elastic_init(struct elastic *e,
+                 const struct elastic_config *c,
+                 uint64_t now_ns,
+                 struct err *err);
+void elastic_release(struct elastic *e);
+
+/* A worker can start processes. */
+void elastic_add_worker(struct elastic *e, uint32_t worker);
+/* A worker is gone, with its processes. */
+void elastic_lose_worker(struct elastic *e, uint32_t worker, uint64_t now_ns);
+/* A worker will be gone soon: its processes leave at the next commit. */
+void elastic_drain_worker(struct elastic *e, uint32_t worker);
+/* The bounds change; as in elastic_config. -EINVAL. */
+int elastic_resize(struct elastic *e,
+                   uint32_t min_ranks,
+                   uint32_t max_ranks,
+                   struct err *err);
+
+/* A process waits for a world later than generation, the last one that it was in (0:
+ * none): it has started, its world is broken, or it has left it at a commit. */
+void elastic_take_ready(struct elastic *e,
+                        uint32_t slot,
+                        uint32_t incarnation,
+                        uint32_t generation,
+                        uint64_t now_ns);
+/* A process has ended. cause: a hash of what the failure was; 0: another process failed
+ * first, or it was stopped. */
+void elastic_take_failure(struct elastic *e,
+                          uint32_t slot,
+                          uint32_t incarnation,
+                          uint64_t cause,
+                          uint64_t now_ns);
+void elastic_take_done(struct elastic *e,
+                       uint32_t slot,
+                       uint32_t incarnation,
+                       uint64_t now_ns);
+/* The members of that world have saved their state. */
+void elastic_take_commit(struct elastic *e, uint32_t generation);
+
+/* A new leader takes over a job that runs: call it after elastic_init, then
+ * elastic_adopt for each process that a worker reports, and elastic_add_worker. What has
+ * not been reported after leave_ns is lost. term: later than that of every leader before;
+ * the first leader, for which this is not called, has 0. Below 65536. */
+void elastic_take_over(struct elastic *e, uint32_t term, uint64_t now_ns);
+struct elastic_process { /* as its worker knows it */
+    uint32_t incarnation;
+    bool is_member, is_waiting;         /* in a world, or for one; neither: it starts */
+    uint32_t generation, rank, n_ranks; /* of its last world */
+    uint32_t since;
+};
+void elastic_adopt(struct elastic *e, uint32_t slot, const struct elastic_process *p);
+
+/* The next action; false: there is none until an event, or elastic_next_ns. */
+bool elastic_next(struct elastic *e, uint64_t now_ns, struct elastic_action *ret);
+uint64_t elastic_next_ns(const struct elastic *e); /* UINT64_MAX: never */
+/* Ready processes that the next world needs. */
+uint32_t elastic_need(const struct elastic *e);
+/* What the job waits for, as a sentence. */
+void elastic_explain(const struct elastic *e, struct strbuf *out);
+
+#endif

@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* elastic.c, decision by decision. What the leader does is one line: "start 0, start 1",
+ * "form 2: 1 0 3" (generation, slots by rank), "break", "notify", "stop 3", "end". */
+#include "runtime/launch/core/elastic.h"
+
+#include "runtime/base/mem.h"
+#include "tests/unit/unit.h"
+
+#define S 1000000000ull
+
+static struct elastic e;
+static uint64_t now;
+
+static void job(uint32_t workers, uint32_t slots, uint32_t least, uint32_t most)
+{
+    const struct elastic_config c = {.n_workers = workers,
+                                     .slots = slots,
+                                     .start_ranks = least,
+                                     .min_ranks = least,
+                                     .max_ranks = most,
+                                     .reset_limit = ELASTIC_NO_LIMIT,
+                                     .wait_ns = 600 * S,
+                                     .leave_ns = 30 * S,
+                                     .exclude_ns = 10 * S,
+                                     .exclude_max_ns = 25 * S};
+    struct err err = ERR_INIT;
+
+    elastic_release(&e);
+    now = S;
+    assert_int_equal(elastic_init(&e, &c, now, &err), 0);
+}
+
+static void workers_come(void)
+{
+    for (uint32_t i = 0; i < e.config.n_workers; i++)
+        elastic_add_worker(&e, i);
+}
+
+static void put_action(const struct elastic_action *a, struct strbuf *out)
+{
+    static const char *const names[] = {"start", "stop",   "form",
+                                        "break", "notify", "end"};
+
+    strbuf_printf(out, "%s%s", out->n ? ", " : "", names[a->act]);
+    if (a->act == ELASTIC_START || a->act == ELASTIC_STOP)
+        strbuf_printf(out, " %u", a->slot);
+    if (a->act != ELASTIC_FORM)
+        return;
+    strbuf_printf(out, " %u:", e.generation);
+    for (uint32_t r = 0; r < e.n_members; r++)
+        strbuf_printf(out, " %u", e.members[r]);
+}
+
+/* All that the leader does now is this. */
+static void does(const char *want)
+{
+    CLEANUP(strbuf_release) struct strbuf out = {0};
+    struct elastic_action a;
+
+    strbuf_init(&out, 4096);
+    while (elastic_next(&e, now, &a))
+        put_action(&a, &out);
+    assert_string_equal(strbuf_str(&out), want);
+}
+
+static uint32_t incarnation(uint32_t slot)
+{
+    return e.slots[slot].incarnation;
+}
+
+static void ready(uint32_t slot)
+{
+    elastic_take_ready(&e, slot, incarnation(slot), e.slots[slot].generation, now);
+}
+
+static void fails(uint32_t slot, uint64_t cause)
+{
+    elastic_take_failure(&e, slot, incarnation(slot), cause, now);
+}
+
+static void done(uint32_t slot)
+{
+    elastic_take_done(&e, slot, incarnation(slot), now);
+}
+
+/* Those of a broken world report. */
+static void members_report(void)
+{
+    for (uint32_t i = 0; i < e.n_slots; i++)
+        if (e.slots[i].state == SLOT_MEMBER)
+            ready(i);
+}
+
+/* A job whose processes have started and whose first world has formed. */
+static void job_runs(uint32_t workers, uint32_t slots, uint32_t least, uint32_t most)
+{
+    struct elastic_action a;
+
+    job(workers, slots, least, most);
+    workers_come();
+    while (elastic_next(&e, now, &a))
+        ;
+    for (uint32_t i = 0; i < e.n_slots; i++)
+        ready(i);
+    while (elastic_next(&e, now, &a))
+        ;
+    assert_int_equal(e.state, ELASTIC_RUNNING);
+}
+
+/* All processes do what they are asked to, until a world works. */
+static void settle(void)
+{
+    struct elastic_action a;
+
+    for (int n = 0; n < 5; n++) {
+        while (elastic_next(&e, now, &a))
+            ;
+        for (uint32_t i = 0; i < e.n_slots; i++)
+            if (e.slots[i].state == SLOT_STARTING)
+                ready(i);
+        if (e.state == ELASTIC_WAITING || e.has_notified)
+            members_report();
+    }
+}
+
+UNIT_TEST(the_first_world_waits_for_its_ranks)
+{
+    job(2, 2, 3, 4);
+    does("");
+    elastic_add_worker(&e, 0);
+    does("start 0, start 1");
+    ready(0);
+    ready(1);
+    does("");
+    elastic_add_worker(&e, 1);
+    does("start 2, start 3");
+    ready(3);
+    does("form 1: 0 1 3");
+}
+
+UNIT_TEST(a_loss_costs_no_wait_and_the_replacement_joins_at_a_commit)
+{
+    job_runs(2, 2, 2, 4);
+    fails(1, 7);
+    does("start 1, break");
+    ready(0);
+    ready(2);
+    does("");
+    ready(3);
+    does("form 2: 0 3 2"); /* rank 2 stays, rank 3 fills the gap */
+    ready(1);
+    does("notify");
+    members_report();
+    does("form 3: 0 3 2 1");
+}
+
+UNIT_TEST(a_job_of_fixed_size_waits_for_the_replacement)
+{
+    job_runs(2, 2, 4, 4);
+    fails(1, 7);
+    does("start 1, break");
+    members_report();
+    does("");
+    ready(1);
+    does("form 2: 0 1 2 3"); /* all ranks as before */
+}
+
+UNIT_TEST(a_spare_takes_over_at_once)
+{
+    job(3, 1, 2, 2);
+    e.config.n_spares = 1;
+    workers_come();
+    does("start 0, start 1, start 2");
+    for (uint32_t i = 0; i < 3; i++)
+        ready(i);
+    does("form 1: 0 1");
+    fails(1, 7);
+    does("start 1, break");
+    ready(0);
+    does("form 2: 0 2");
+}
+
+UNIT_TEST(rank_0_is_the_oldest_process)
+{
+    job_runs(4, 1, 1, 4);
+    fails(1, 7);
+    does("start 1, break");
+    members_report();
+    does("form 2: 0 3 2");
+    ready(1);
+    does("notify");
+    members_report();
+    does("form 3: 0 3 2 1");
+    elastic_lose_worker(&e, 0, now);
+    does("break");
+    members_report();
+    does("form 4: 3 1 2"); /* 1 is the youngest */
+}
+
+UNIT_TEST(a_lost_worker_comes_back_with_new_processes)
+{
+    job_runs(2, 2, 2, 4);
+    elastic_lose_worker(&e, 1, now);
+    does("break");
+    members_report();
+    does("form 2: 0 1");
+    elastic_add_worker(&e, 1);
+    does("start 2, start 3");
+    elastic_take_ready(&e, 2, 1, 1, now); /* the process that was lost */
+    does("");
+    ready(2);
+    does("notify");
+}
+
+UNIT_TEST(a_member_that_does_not_leave_a_broken_world_is_stopped)
+{
+    job_runs(3, 1, 1, 3);
+    fails(1, 7);
+    does("start 1, break");
+    ready(2);
+    does("");
+    assert_true(elastic_next_ns(&e) == now + 30 * S);
+    now += 30 * S;
+    does("stop 0");
+    fails(0, 9); /* it was stopped: no cause */
+    does("start 0, form 2: 2");
+    assert_int_equal(e.slots[0].n_failures, 0);
+}
+
+UNIT_TEST(a_slot_that_fails_again_by_the_same_cause_is_excluded)
+{
+    static const unsigned excluded_s[] = {10, 20, 25, 25};
+
+    job_runs(3, 1, 1, 3);
+    for (size_t i = 0; i < ARRAY_LEN(excluded_s); i++) {
+        fails(1, 7);
+        settle();
+        assert_int_equal(e.slots[1].state, SLOT_MEMBER);
+        elastic_take_commit(&e, e.generation);
+        fails(1, 7);
+        settle();
+        assert_int_equal(e.slots[1].state, SLOT_EXCLUDED);
+        assert_int_equal(e.n_members, 2);
+        elastic_take_commit(&e, e.generation);
+        assert_true(elastic_next_ns(&e) == now + excluded_s[i] * S);
+        now += excluded_s[i] * S - 1;
+        does("");
+        now++;
+        settle();
+        assert_int_equal(e.slots[1].state, SLOT_MEMBER);
+    }
+}
+
+UNIT_TEST(another_cause_or_a_consequence_does_not_exclude_a_slot)
+{
+    job_runs(2, 1, 1, 2);
+    for (uint64_t cause = 1; cause < 9; cause++) {
+        fails(1, cause);
+        settle();
+        fails(1, 0); /* another rank failed first */
+        settle();
+        assert_int_equal(e.slots[1].state, SLOT_MEMBER);
+    }
+}
+
+UNIT_TEST(the_same_cause_three_times_without_a_commit_ends_the_job)
+{
+    static const uint32_t slots[] = {0, 1, 2}; /* not one bad slot */
+
+    for (int with_commit = 0; with_commit < 2; with_commit++) {
+        job_runs(3, 1, 1, 3);
+        for (size_t i = 0; i < ARRAY_LEN(slots); i++) {
+            fails(slots[i], 7);
+            settle();
+            if (with_commit && i == 1)
+                elastic_take_commit(&e, e.generation);
+        }
+        assert_int_equal(e.state, with_commit ? ELASTIC_RUNNING : ELASTIC_ENDED);
+        assert_string_equal(
+            e.why, with_commit ? ""
+                               : "the same failure 3 times, without a commit in "
+                                 "between");
+    }
+}
+
+UNIT_TEST(a_commit_of_an_earlier_world_does_not_count)
+{
+    job_runs(3, 1, 1, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        fails(i, 7);
+        settle();
+        elastic_take_commit(&e, e.generation - 1);
+    }
+    assert_int_equal(e.state, ELASTIC_ENDED);
+}
+
+/* As with a module that is missing: each process of each slot. */
+UNIT_TEST(a_program_that_cannot_start_ends_the_job_soon)
+{
+    job(4, 2, 8, 8);
+    workers_come();
+    does("start 0, start 1, start 2, start 3, start 4, start 5, start 6, start 7");
+    for (int n = 0; n < 2; n++)
+        for (uint32_t i = 0; i < 8; i++) {
+            fails(i, 7);
+            assert_int_equal(e.slots[i].state, SLOT_IDLE);
+            assert_true(elastic_next(&e, now, &(struct elastic_action){.slot = 0}));
+        }
+    fails(0, 7);
+    does("end");
+    assert_false(e.has_ended_well);
+    does("");
+}
+
+UNIT_TEST(a_job_below_its_minimum_waits_with_a_deadline_and_says_for_what)
+{
+    job_runs(3, 2, 4, 6);
+    elastic_lose_worker(&e, 1, now);
+    elastic_lose_worker(&e, 2, now);
+    does("break");
+    members_report();
+    does("");
+    assert_true(elastic_next_ns(&e) == now + 600 * S);
+    now += 600 * S - 1;
+    does("");
+    now++;
+    does("end");
+    assert_string_equal(e.why,
+                        "2 of at least 4 ranks are ready, 2 of 3 workers are absent");
+    assert_true(elastic_next_ns(&e) == UINT64_MAX);
+}
+
+UNIT_TEST(a_drained_worker_leaves_at_a_commit)
+{
+    job_runs(2, 2, 2, 4);
+    elastic_drain_worker(&e, 0);
+    does("notify");
+    does("");
+    ready(0);
+    does("stop 0, break"); /* it is not in the next world */
+    members_report();
+    does("stop 1, form 2: 2 3");
+    fails(0, 0);
+    fails(1, 0);
+    does("");
+    elastic_lose_worker(&e, 0, now);
+    elastic_add_worker(&e, 0);
+    does("start 0, start 1");
+}
+
+UNIT_TEST(resets_are_limited)
+{
+    job_runs(2, 1, 1, 2);
+    e.config.reset_limit = 2;
+    for (uint64_t i = 1; i <= 3; i++) {
+        fails(1, i);
+        does("start 1, break");
+        members_report();
+        does(i == 1 ? "form 2: 0" : i == 2 ? "form 3: 0" : "end");
+        fails(1, 0);
+        does(i == 3 ? "" : "start 1");
+        e.members[1] = 1; /* as if it had joined */
+        e.slots[1].state = i == 3 ? SLOT_IDLE : SLOT_MEMBER;
+    }
+    assert_string_equal(e.why, "the world was reset 2 times, the limit is 2");
+}
+
+UNIT_TEST(success_of_one_ends_the_job_when_all_have_ended)
+{
+    job(4, 1, 2, 2);
+    e.config.n_spares = 1;
+    workers_come();
+    does("start 0, start 1, start 2");
+    ready(0);
+    ready(1);
+    does("form 1: 0 1");
+    ready(2);
+    done(1);
+    does("stop 2");
+    fails(2, 0);
+    does("");
+    done(0);
+    does("end");
+    assert_true(e.has_ended_well);
+}
+
+UNIT_TEST(a_failure_after_a_success_is_the_end_of_the_job)
+{
+    job_runs(2, 1, 2, 2);
+    done(1);
+    fails(0, 7);
+    does("end");
+    assert_false(e.has_ended_well);
+    assert_string_equal(e.why,
+                        "a rank failed after another one had ended with success");
+}
+
+UNIT_TEST(a_member_that_does_not_end_is_stopped)
+{
+    job_runs(2, 1, 2, 2);
+    done(1);
+    does("");
+    now += 600 * S;
+    does("stop 0");
+    fails(0, 0);
+    does("end");
+    assert_true(e.has_ended_well);
+}
+
+UNIT_TEST(a_job_is_resized_at_a_commit)
+{
+    struct err err = ERR_INIT;
+
+    job_runs(4, 1, 1, 2);
+    assert_int_equal(e.n_members, 2);
+    assert_int_equal(elastic_resize(&e, 1, 4, &err), 0);
+    does("start 2, start 3");
+    ready(2);
+    does("notify");
+    ready(3);
+    members_report();
+    does("form 2: 0 1 2 3");
+    assert_int_equal(elastic_resize(&e, 1, 3, &err), 0);
+    does("notify");
+    members_report();
+    does("form 3: 0 1 2");
+    assert_int_equal(elastic_resize(&e, 3, 2, &err), -EINVAL);
+    assert_string_equal(err.text,
+                        "3, 3 and 2 ranks at least, at the start and at most: "
+                        "not in this order, or less than 1");
+    assert_int_equal(e.config.max_ranks, 3);
+}
+
+static void adopt(uint32_t slot, uint32_t generation, uint32_t rank, uint32_t n)
+{
+    elastic_adopt(&e, slot,
+                  &(struct elastic_process){.incarnation = 5,
+                                            .is_member = true,
+                                            .generation = generation,
+                                            .rank = rank,
+                                            .n_ranks = n,
+                                            .since = 1 + slot});
+}
+
+UNIT_TEST(a_new_leader_continues_with_a_whole_world)
+{
+    job(3, 1, 2, 3);
+    elastic_take_over(&e, 2, now);
+    workers_come();
+    adopt(0, 6, 1, 2);
+    adopt(2, 6, 0, 2);
+    does("");
+    assert_true(elastic_next_ns(&e) == now + 30 * S);
+    now += 30 * S;
+    does("start 1");
+    assert_int_equal(e.state, ELASTIC_RUNNING);
+    ready(1);
+    does("notify");
+    members_report();
+    does("form 131073: 0 2 1"); /* the oldest, then the rank that is kept */
+}
+
+UNIT_TEST(a_new_leader_ends_a_world_of_which_some_are_missing)
+{
+    job(3, 1, 1, 3);
+    elastic_take_over(&e, 1, now);
+    elastic_add_worker(&e, 0);
+    adopt(0, 6, 1, 2);
+    now += 30 * S;
+    does("break");
+    ready(0);
+    does("form 65537: 0");
+}
+
+UNIT_TEST(bounds_that_make_no_sense_are_refused)
+{
+    static const struct {
+        struct elastic_config c;
+        const char *why;
+    } rows[] = {
+        {{.n_workers = 1, .slots = 1, .start_ranks = 1, .min_ranks = 0, .max_ranks = 1},
+         "0, 1 and 1 ranks at least, at the start and at most: not in this order, or "
+         "less "
+         "than 1"},
+        {{.n_workers = 1, .slots = 1, .start_ranks = 3, .min_ranks = 1, .max_ranks = 2},
+         "1, 3 and 2 ranks at least, at the start and at most: not in this order, or "
+         "less "
+         "than 1"},
+        {{.n_workers = 0, .slots = 1, .start_ranks = 1, .min_ranks = 1, .max_ranks = 1},
+         "0 workers of 1 slots are not 1 to 65536 slots"},
+        {{.n_workers = 65536,
+          .slots = 2,
+          .start_ranks = 1,
+          .min_ranks = 1,
+          .max_ranks = 1},
+         "65536 workers of 2 slots are not 1 to 65536 slots"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct elastic x;
+        struct err err = ERR_INIT;
+
+        assert_int_equal(elastic_init(&x, &rows[i].c, 0, &err), -EINVAL);
+        assert_string_equal(err.text, rows[i].why);
+        elastic_release(&x);
+    }
+}
+
+static int release(void **state)
+{
+    (void)state;
+    elastic_release(&e);
+    return 0;
+}
+
+UNIT_MAIN(NULL, release)
