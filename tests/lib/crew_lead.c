@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See crew.h. */
+#include "tests/lib/crew.h"
+
+#include <string.h>
+
+/* --- the leader ------------------------------------------------------------------- */
+
+static void crew_check_form(struct crew *c, const struct sim_world *w)
+{
+    const struct sim_world *before =
+        c->is_first_world ? NULL : &c->worlds[c->n_worlds - 1];
+    const struct elastic *e = &c->leader;
+    uint32_t least = c->n_worlds ? c->config.min_ranks : c->config.start_ranks;
+
+    CREW_EXPECT(c, w->n >= least && w->n <= c->config.max_ranks,
+                "world %u has %u ranks, not %u to %u", w->generation, w->n, least,
+                c->config.max_ranks);
+    for (int i = 0; i < c->n_worlds; i++)
+        CREW_EXPECT(c, c->worlds[i].generation != w->generation,
+                    "two worlds of generation %u", w->generation);
+    for (uint32_t r = 0; r < w->n; r++) {
+        CREW_EXPECT(c, w->since[0] <= w->since[r], "rank %u is older than rank 0", r);
+        CREW_EXPECT(c, e->slots[w->slot[r]].rank == r, "slot %u has two ranks",
+                    w->slot[r]);
+        for (uint32_t q = 0; before && q < before->n; q++)
+            if (before->slot[q] == w->slot[r]
+                && before->incarnation[q] == w->incarnation[r] && q < w->n && r != 0)
+                CREW_EXPECT(c, q == r, "rank %u became rank %u of %u", q, r, w->n);
+    }
+}
+
+static void crew_form(struct crew *c)
+{
+    const struct elastic *e = &c->leader;
+    struct sim_world *w = &c->worlds[c->n_worlds];
+
+    if (c->n_worlds == WORLD_MAX) {
+        CREW_EXPECT(c, false, "too many worlds");
+        return;
+    }
+    *w = (struct sim_world){.generation = e->generation, .n = e->n_members};
+    for (uint32_t r = 0; r < w->n; r++) {
+        w->slot[r] = e->members[r];
+        w->incarnation[r] = e->slots[w->slot[r]].incarnation;
+        w->since[r] = e->slots[w->slot[r]].since;
+    }
+    crew_check_form(c, w);
+    c->is_first_world = false;
+    for (uint32_t r = 0; r < w->n; r++)
+        crew_send(c, (struct msg){.kind = M_FORM,
+                                  .worker = crew_worker(c, w->slot[r]),
+                                  .slot = w->slot[r],
+                                  .incarnation = w->incarnation[r],
+                                  .generation = w->generation,
+                                  .rank = r,
+                                  .since = w->since[r],
+                                  .world = c->n_worlds});
+    c->n_worlds++;
+}
+
+static void crew_send_members(struct crew *c, enum elastic_act act)
+{
+    const struct elastic *e = &c->leader;
+
+    for (uint32_t i = 0; i < e->n_slots; i++)
+        if (e->slots[i].state == SLOT_MEMBER)
+            crew_send(c, (struct msg){.kind = M_ACT,
+                                      .act = act,
+                                      .worker = crew_worker(c, i),
+                                      .slot = i,
+                                      .incarnation = e->slots[i].incarnation,
+                                      .generation = e->slots[i].generation});
+}
+
+/* A process that works is never stopped. */
+static void crew_check_stop(struct crew *c, const struct elastic_action *a)
+{
+    const struct proc *p = &c->procs[a->slot];
+    uint32_t worker = crew_worker(c, a->slot);
+
+    CREW_EXPECT(c,
+                p->incarnation != a->incarnation || p->state == P_NONE
+                    || p->state == P_HUNG || c->is_drained[worker] || c->is_finished
+                    || !c->is_up[worker] || elastic_next_ns(&c->leader) == UINT64_MAX,
+                "a process in slot %u (state %d) is stopped", a->slot, (int)p->state);
+}
+
+static void crew_act(struct crew *c, const struct elastic_action *a)
+{
+    switch (a->act) {
+    case ELASTIC_START:
+    case ELASTIC_STOP:
+        if (a->act == ELASTIC_STOP)
+            crew_check_stop(c, a);
+        crew_send(c, (struct msg){.kind = M_ACT,
+                                  .act = a->act,
+                                  .worker = crew_worker(c, a->slot),
+                                  .slot = a->slot,
+                                  .incarnation = a->incarnation});
+        break;
+    case ELASTIC_FORM:
+        crew_form(c);
+        break;
+    case ELASTIC_BREAK:
+    case ELASTIC_NOTIFY:
+        if (c->bug != BUG_NO_BREAK || a->act != ELASTIC_BREAK)
+            crew_send_members(c, a->act);
+        break;
+    case ELASTIC_END:
+        break;
+    }
+}
+
+static void crew_plant(struct crew *c, struct elastic_action *a)
+{
+    struct elastic *e = &c->leader;
+    uint32_t first, last;
+
+    if (c->bug != BUG_NEW_FIRST || a->act != ELASTIC_FORM || e->n_members < 2)
+        return;
+    first = e->members[0];
+    last = e->members[e->n_members - 1];
+    e->members[0] = last;
+    e->members[e->n_members - 1] = first;
+    e->slots[last].rank = 0;
+    e->slots[first].rank = e->n_members - 1;
+}
+
+void crew_lead(struct crew *c)
+{
+    struct elastic_action a;
+
+    if (c->bug == BUG_FEW && c->leader.generation > 0)
+        c->leader.config.min_ranks = 1;
+    if (c->bug == BUG_NO_PATIENCE)
+        c->leader.config.leave_ns = 1;
+    for (uint32_t i = 0; c->bug == BUG_NOT_ALL && i < c->leader.n_slots; i++)
+        if (c->leader.state == ELASTIC_WAITING
+            && c->leader.slots[i].state == SLOT_MEMBER)
+            c->leader.slots[i].state = SLOT_READY;
+    for (int n = 0; elastic_next(&c->leader, crew_ns(c), &a); n++) {
+        CREW_EXPECT(c, n < 1000, "the leader does not come to rest");
+        if (n >= 1000)
+            return;
+        crew_plant(c, &a);
+        crew_act(c, &a);
+    }
+}
+
+/* What a worker has, for a new leader; or, too late, it has nothing. */
+void crew_connect(struct crew *c, uint32_t worker)
+{
+    struct elastic *e = &c->leader;
+
+    c->is_connected[worker] = true;
+    c->epoch[worker]++;
+    elastic_add_worker(e, worker);
+    if (c->is_drained[worker])
+        elastic_drain_worker(e, worker);
+    for (uint32_t i = worker * c->slots; i < (worker + 1) * c->slots; i++) {
+        struct proc *p = &c->procs[i];
+
+        if (p->state == P_NONE)
+            continue;
+        if (!e->is_adopting) {
+            p->state = P_NONE;
+            continue;
+        }
+        elastic_adopt(e, i,
+                      &(struct elastic_process){.incarnation = p->incarnation,
+                                                .is_member = proc_is_in(p, p->world),
+                                                .is_waiting = p->state == P_WAITING,
+                                                .generation = p->generation,
+                                                .rank = p->rank,
+                                                .n_ranks = p->n_ranks,
+                                                .since = p->since});
+    }
+}
+
+static void crew_take(struct crew *c, const struct msg *m)
+{
+    struct elastic *e = &c->leader;
+    switch (m->kind) {
+    case M_READY:
+        elastic_take_ready(e, m->slot, m->incarnation, m->generation, crew_ns(c));
+        break;
+    case M_FAILED:
+        elastic_take_failure(e, m->slot, m->incarnation, m->cause, crew_ns(c));
+        break;
+    case M_DONE:
+        elastic_take_done(e, m->slot, m->incarnation, crew_ns(c));
+        break;
+    case M_COMMIT:
+        elastic_take_commit(e, m->generation);
+        break;
+    case M_LOST:
+    case M_ACT:
+    case M_FORM:
+        break;
+    }
+}
+
+/* A worker takes what the leader has sent. */
+static void crew_obey(struct crew *c, const struct msg *m)
+{
+    struct proc *p = &c->procs[m->slot];
+    bool is_there = p->state != P_NONE && p->incarnation == m->incarnation;
+
+    if (m->kind == M_ACT && m->act == ELASTIC_START) {
+        CREW_EXPECT(c, p->state == P_NONE, "a second process in slot %u", m->slot);
+        *p = (struct proc){.state = P_STARTING,
+                           .incarnation = m->incarnation,
+                           .world = -1,
+                           .at = c->now + 5 + crew_random(c, 10 * SECONDS)};
+    } else if (!is_there) {
+        return;
+    } else if (m->kind == M_FORM) {
+        CREW_EXPECT(c, p->state == P_WAITING || p->state == P_HUNG,
+                    "a process in state %d is in world %u", (int)p->state,
+                    m->generation);
+        if (p->state == P_WAITING)
+            p->state = P_JOINING;
+        p->generation = m->generation;
+        p->rank = m->rank;
+        p->since = m->since;
+        p->world = m->world;
+        p->n_ranks = c->worlds[m->world].n;
+        p->at = 0;
+    } else if (m->act == ELASTIC_STOP) {
+        proc_end(c, m->slot, M_FAILED, 0);
+    } else if (p->state != P_HUNG && p->generation == m->generation
+               && p->state != P_WAITING) {
+        if (m->act == ELASTIC_BREAK)
+            proc_wait(c, m->slot);
+        else
+            p->is_notified = true;
+    }
+}
+
+void crew_deliver(struct crew *c)
+{
+    for (size_t i = 0; i < c->n_msgs;) {
+        struct msg m = c->msgs[i];
+
+        if (m.due > c->now) {
+            i++;
+            continue;
+        }
+        memmove(&c->msgs[i], &c->msgs[i + 1], (--c->n_msgs - i) * sizeof(m));
+        if (m.epoch != c->epoch[m.worker])
+            continue;
+        if (m.kind == M_LOST) {
+            c->is_connected[m.worker] = false;
+            if (c->bug != BUG_LOST_UNSEEN)
+                elastic_lose_worker(&c->leader, m.worker, crew_ns(c));
+        } else if (m.kind == M_ACT || m.kind == M_FORM) {
+            if (c->is_up[m.worker])
+                crew_obey(c, &m);
+        } else {
+            crew_take(c, &m);
+        }
+    }
+}
