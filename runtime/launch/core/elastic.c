@@ -73,7 +73,6 @@ int elastic_init(struct elastic *e,
     e->candidates = mem_calloc(e->n_slots, sizeof(*e->candidates));
     e->is_drained = mem_calloc(c->n_workers, sizeof(*e->is_drained));
     e->wait_ns = now_ns + c->wait_ns;
-    e->leave_ns = UINT64_MAX;
     if (e->slots && e->members && e->candidates && e->is_drained)
         return 0;
     elastic_release(e);
@@ -193,7 +192,7 @@ static uint32_t elastic_list_ready(struct elastic *e)
             continue;
         e->candidates[n++] = (struct elastic_candidate){
             .since = s->since,
-            .rank = s->since && s->generation == e->generation ? s->rank : RANK_NONE,
+            .rank = s->generation == e->generation ? s->rank : RANK_NONE,
             .slot = i};
     }
     return n;
@@ -237,7 +236,6 @@ void elastic_lose_worker(struct elastic *e, uint32_t worker, uint64_t now_ns)
 {
     if (worker >= e->config.n_workers)
         return;
-    e->is_drained[worker] = false;
     for (uint32_t i = 0; i < e->config.slots; i++) {
         struct elastic_slot *s = &e->slots[worker * e->config.slots + i];
 
@@ -342,7 +340,7 @@ void elastic_take_failure(struct elastic *e,
         return;
     }
     is_loop = elastic_count_cause(e, s, cause);
-    if (is_loop && e->why[0] == '\0')
+    if (is_loop)
         (void)snprintf(e->why, sizeof(e->why),
                        "the same failure %d times, without a commit in between",
                        LOOPS_MAX);
@@ -361,7 +359,6 @@ void elastic_take_done(struct elastic *e,
     if (!s)
         return;
     s->state = SLOT_DONE;
-    s->is_stopping = false;
     if (e->state == ELASTIC_FINISHING || e->state == ELASTIC_ENDED)
         return;
     e->state = ELASTIC_FINISHING;
@@ -373,7 +370,6 @@ void elastic_take_commit(struct elastic *e, uint32_t generation)
     if (generation != e->generation)
         return;
     e->cause = 0;
-    e->n_loops = 0;
     for (uint32_t i = 0; i < e->n_slots; i++)
         e->slots[i].n_loops = 0;
 }
