@@ -38,6 +38,7 @@
 #define SLOT_FAILURES  2
 #define SLOTS_MAX      65536u
 #define EXCLUDE_SHIFTS 20
+#define RESETS_MAX     ((1u << ELASTIC_TERM_BITS) - 2) /* a term has no more worlds */
 
 /* --- begin and end ---------------------------------------------------------------- */
 
@@ -67,6 +68,8 @@ int elastic_init(struct elastic *e,
         return err_set(err, -EINVAL, "%u workers of %u slots are not 1 to %u slots",
                        c->n_workers, c->slots, SLOTS_MAX);
     e->config = *c;
+    if (c->reset_limit > RESETS_MAX)
+        e->config.reset_limit = RESETS_MAX;
     e->n_slots = c->n_workers * c->slots;
     e->slots = mem_calloc(e->n_slots, sizeof(*e->slots));
     e->members = mem_calloc(e->n_slots, sizeof(*e->members));

@@ -23,15 +23,14 @@
 #define ELASTIC_TERM_BITS 16 /* generation = term << this + number of the world */
 
 struct elastic_config {
-    uint32_t n_workers,
-        slots;            /* slots of each worker; slot number: worker * slots + i */
-    uint32_t start_ranks; /* of the first world, at least */
+    uint32_t n_workers;
+    uint32_t slots;                /* of each worker; slot number: worker * slots + i */
+    uint32_t start_ranks;          /* of the first world, at least */
     uint32_t min_ranks, max_ranks; /* of a later one; 1 <= min <= start <= max */
     uint32_t n_spares;
-    uint32_t reset_limit; /* worlds after the first; or ELASTIC_NO_LIMIT */
+    uint32_t reset_limit; /* worlds after the first; at most 65534 count */
     uint64_t wait_ns;     /* how long the job waits for a world, at most */
-    uint64_t
-        leave_ns; /* for a member of a broken world to report, then it is stopped */
+    uint64_t leave_ns; /* a member of a broken world that has not reported is stopped */
     uint64_t exclude_ns; /* a slot, after the second failure by one cause; doubles */
     uint64_t exclude_max_ns;
 };
