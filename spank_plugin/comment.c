@@ -155,7 +155,8 @@ static void comment_start_update(struct comment *c, uint64_t now_ns)
     comment_run(c, UPDATE_READS, argv, now_ns);
 }
 
-/* squeue has ended. */
+/* squeue has ended. Slurm may have started the plugin for another component of a
+ * heterogeneous job than the first one, which has the comment. */
 static void comment_write(struct comment *c, uint64_t now_ns)
 {
     CLEANUP(strbuf_release) struct strbuf text = {0};
@@ -165,6 +166,11 @@ static void comment_write(struct comment *c, uint64_t now_ns)
     int rc =
         c->read.n > 0 ? job_record_read(c->read.p, c->config.job, &record) : -ENOENT;
 
+    if (!rc && job_record_lead(&record) != c->config.job) {
+        c->config.job = job_record_lead(&record);
+        comment_start_update(c, now_ns);
+        return;
+    }
     strbuf_init(&text, 2 * STEP_COMMENT_MAX);
     strbuf_puts(&text, "Comment=");
     if (!rc)

@@ -63,6 +63,13 @@ int job_record_read(char *text, uint32_t job, struct job_record *ret)
     return 0;
 }
 
+uint32_t job_record_lead(const struct job_record *r)
+{
+    uint32_t lead, index;
+
+    return sscanf(r->word, "%u+%u", &lead, &index) == 2 ? lead : r->job;
+}
+
 /* "hvd 12.0: ..." */
 static bool step_comment_parse(const char *text, struct step_comment *ret)
 {

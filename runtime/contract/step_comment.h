@@ -31,6 +31,9 @@ struct job_record {
  * several lines, whose end cannot be seen. */
 int job_record_read(char *text, uint32_t job, struct job_record *ret);
 
+/* The job that has the comment: of a heterogeneous job its first component. */
+uint32_t job_record_lead(const struct job_record *r);
+
 struct step_comment {
     uint32_t job, step;
     const char *line; /* in the text */

@@ -35,18 +35,19 @@ bool step_record_print(struct slurm_commands *s,
                        bool is_json)
 {
     CLEANUP(strbuf_release) struct strbuf rows = {0}, out = {0};
-    char job[sizeof(w->job)], first[sizeof(w->job)];
+    char job[sizeof(w->job)];
     struct job_record r;
-    uint32_t index;
 
     strbuf_init(&rows, ROWS_MAX);
     strbuf_init(&out, TEXT_MAX);
     (void)snprintf(job, sizeof(job), "%s", w->job);
     if (record_read(s, job, &rows, &r) < 0)
         return false;
-    if (sscanf(r.word, "%47[0-9]+%u", first, &index) == 2 && index > 0
-        && record_read(s, first, &rows, &r) < 0)
-        return false;
+    if (job_record_lead(&r) != r.job) {
+        (void)snprintf(job, sizeof(job), "%u", job_record_lead(&r));
+        if (record_read(s, job, &rows, &r) < 0)
+            return false;
+    }
     if (!record_text(&r, w, is_json, &out))
         return false;
     (void)fwrite(strbuf_str(&out), 1, out.n, stdout);

@@ -163,4 +163,18 @@ UNIT_TEST(the_row_of_a_job_is_found)
     }
 }
 
+UNIT_TEST(a_heterogeneous_job_has_its_comment_at_the_first_component)
+{
+    static const struct {
+        struct job_record r;
+        uint32_t lead;
+    } rows[] = {{{.job = 12, .word = "12"}, 12},
+                {{.job = 15, .word = "12_3"}, 15}, /* an array: each has its own */
+                {{.job = 12, .word = "12+0"}, 12},
+                {{.job = 14, .word = "12+2"}, 12}};
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        assert_int_equal(job_record_lead(&rows[i].r), rows[i].lead);
+}
+
 UNIT_MAIN(NULL, NULL)

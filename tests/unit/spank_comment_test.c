@@ -186,6 +186,27 @@ UNIT_TEST(a_node_waits_until_its_failure_is_written)
     }
 }
 
+/* srun was started for job 12, which is the second component of job 11. */
+UNIT_TEST(the_comment_of_a_heterogeneous_job_is_at_its_first_component)
+{
+    uint16_t port;
+    struct comment *c;
+    struct node n;
+
+    write_script("squeue", "case $* in\n"
+                           "*'-j 12 '*) echo '12|11+1|RUNNING|None|other' ;;\n"
+                           "*) echo '12|11+1|RUNNING|None|other'\n"
+                           "   echo '11|11+0|RUNNING|None|mine' ;;\n"
+                           "esac");
+    c = begin_at(COMMENT_FAILURE, "(null)", clock_now_ns(), dir, &port);
+    node_start(&n, port, 1, 7);
+    assert_int_equal(node_join(&n), 0);
+    expect_text("written",
+                "update JobId=11+0 Comment=mine | hvd 11.3: Failed: rank 1 on "
+                "node1 exited with code 7\n");
+    comment_end(c);
+}
+
 UNIT_TEST(a_step_that_succeeds_writes_nothing)
 {
     static const enum comment_mode modes[] = {COMMENT_FAILURE, COMMENT_PROGRESS};
