@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The threads of TensorFlow's ClusterCoordinator end before the interpreter does.
 
-A coordinator has a daemon thread for each worker. The last fit() or evaluate() of a program returns as soon
-as all batches are done; then one of these threads may still create the iterator of a worker that was late,
-because join() waits for no resources. Python ends a daemon thread where it asks for the interpreter again.
-In TensorFlow that is inside of C++, which may abort the process of a program that has succeeded. TensorFlow
-stops the threads in the coordinator's __del__, at the earliest while modules are torn down: too late, and it
-does not wait for them. So an exit function does both.
+A coordinator has a daemon thread for each worker. The last fit() or evaluate() of a program returns as
+soon as all batches are done; then one of these threads may still create the iterator of a worker that was
+late, because join() waits for no resources. Python ends a daemon thread where it asks for the interpreter
+again. In TensorFlow that is inside of C++, which may abort the process of a program that has succeeded.
+TensorFlow stops the threads in the coordinator's __del__, at the earliest while modules are torn down: too
+late, and it does not wait for them. So an exit function does both.
 """
 
 import atexit
