@@ -36,16 +36,16 @@ bool step_record_print(struct slurm_commands *s,
 {
     CLEANUP(strbuf_release) struct strbuf rows = {0}, out = {0};
     char job[sizeof(w->job)];
-    struct job_record r;
+    struct job_record r = {.job = 0};
 
     strbuf_init(&rows, ROWS_MAX);
     strbuf_init(&out, TEXT_MAX);
     (void)snprintf(job, sizeof(job), "%s", w->job);
-    if (record_read(s, job, &rows, &r) < 0)
+    if (record_read(s, job, &rows, &r) != 0)
         return false;
     if (job_record_lead(&r) != r.job) {
         (void)snprintf(job, sizeof(job), "%u", job_record_lead(&r));
-        if (record_read(s, job, &rows, &r) < 0)
+        if (record_read(s, job, &rows, &r) != 0)
             return false;
     }
     if (!record_text(&r, w, is_json, &out))
