@@ -222,7 +222,8 @@ UNIT_TEST(a_stop_waits_for_answers_only)
 
 INIT_BODY(one_has_nan)
 {
-    int bad = atoi(getenv("HVD_TEST_BAD_RANK"));
+    const char *given = getenv("HVD_TEST_BAD_RANK");
+    int bad = given ? atoi(given) : -1;
     float v[N] = {0};
     char want[160];
 

@@ -186,10 +186,10 @@ static void answers_note(struct answers *a, const struct frame *f)
     frame_text(&shown, text, sizeof(text));
     (void)snprintf(port, sizeof(port), " %u ", a->port);
     at = strstr(text, port);
-    strcat(a->seen, *a->seen ? ", " : "");
     (void)snprintf(a->seen + strlen(a->seen), sizeof(a->seen) - strlen(a->seen),
-                   "%.*s%s%s", at ? (int)(at - text) : (int)sizeof(text), text,
-                   at ? " PORT " : "", at ? at + strlen(port) : "");
+                   "%s%.*s%s%s", *a->seen ? ", " : "",
+                   at ? (int)(at - text) : (int)sizeof(text), text, at ? " PORT " : "",
+                   at ? at + strlen(port) : "");
 }
 
 static void *answers_main(void *arg)
