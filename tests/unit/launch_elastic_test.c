@@ -11,7 +11,7 @@
 static struct elastic e;
 static uint64_t now;
 
-static void job(uint32_t workers, uint32_t slots, uint32_t least, uint32_t most)
+static void job_begin(uint32_t workers, uint32_t slots, uint32_t least, uint32_t most)
 {
     const struct elastic_config c = {.n_workers = workers,
                                      .slots = slots,
@@ -52,7 +52,7 @@ static void put_action(const struct elastic_action *a, struct strbuf *out)
 }
 
 /* All that the leader does now is this. */
-static void does(const char *want)
+static void leader_does(const char *want)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct elastic_action a;
@@ -63,24 +63,24 @@ static void does(const char *want)
     assert_string_equal(strbuf_str(&out), want);
 }
 
-static uint32_t incarnation(uint32_t slot)
+static uint32_t slot_incarnation(uint32_t slot)
 {
     return e.slots[slot].incarnation;
 }
 
-static void ready(uint32_t slot)
+static void slot_reports(uint32_t slot)
 {
-    elastic_take_ready(&e, slot, incarnation(slot), e.slots[slot].generation, now);
+    elastic_take_ready(&e, slot, slot_incarnation(slot), e.slots[slot].generation, now);
 }
 
-static void fails(uint32_t slot, uint64_t cause)
+static void slot_fails(uint32_t slot, uint64_t cause)
 {
-    elastic_take_failure(&e, slot, incarnation(slot), cause, now);
+    elastic_take_failure(&e, slot, slot_incarnation(slot), cause, now);
 }
 
-static void done(uint32_t slot)
+static void slot_succeeds(uint32_t slot)
 {
-    elastic_take_done(&e, slot, incarnation(slot), now);
+    elastic_take_done(&e, slot, slot_incarnation(slot), now);
 }
 
 /* Those of a broken world report. */
@@ -88,7 +88,7 @@ static void members_report(void)
 {
     for (uint32_t i = 0; i < e.n_slots; i++)
         if (e.slots[i].state == SLOT_MEMBER)
-            ready(i);
+            slot_reports(i);
 }
 
 /* A job whose processes have started and whose first world has formed. */
@@ -96,19 +96,19 @@ static void job_runs(uint32_t workers, uint32_t slots, uint32_t least, uint32_t 
 {
     struct elastic_action a;
 
-    job(workers, slots, least, most);
+    job_begin(workers, slots, least, most);
     workers_come();
     while (elastic_next(&e, now, &a))
         ;
     for (uint32_t i = 0; i < e.n_slots; i++)
-        ready(i);
+        slot_reports(i);
     while (elastic_next(&e, now, &a))
         ;
     assert_int_equal(e.state, ELASTIC_RUNNING);
 }
 
 /* All processes do what they are asked to, until a world works. */
-static void settle(void)
+static void job_settle(void)
 {
     struct elastic_action a;
 
@@ -117,7 +117,7 @@ static void settle(void)
             ;
         for (uint32_t i = 0; i < e.n_slots; i++)
             if (e.slots[i].state == SLOT_STARTING)
-                ready(i);
+                slot_reports(i);
         if (e.state == ELASTIC_WAITING || e.has_notified)
             members_report();
     }
@@ -125,107 +125,107 @@ static void settle(void)
 
 UNIT_TEST(the_first_world_waits_for_its_ranks)
 {
-    job(2, 2, 3, 4);
-    does("");
+    job_begin(2, 2, 3, 4);
+    leader_does("");
     elastic_add_worker(&e, 0);
-    does("start 0, start 1");
-    ready(0);
-    ready(1);
-    does("");
+    leader_does("start 0, start 1");
+    slot_reports(0);
+    slot_reports(1);
+    leader_does("");
     elastic_add_worker(&e, 1);
-    does("start 2, start 3");
-    ready(3);
-    does("form 1: 0 1 3");
+    leader_does("start 2, start 3");
+    slot_reports(3);
+    leader_does("form 1: 0 1 3");
 }
 
 UNIT_TEST(a_loss_costs_no_wait_and_the_replacement_joins_at_a_commit)
 {
     job_runs(2, 2, 2, 4);
-    fails(1, 7);
-    does("start 1, break");
-    ready(0);
-    ready(2);
-    does("");
-    ready(3);
-    does("form 2: 0 3 2"); /* rank 2 stays, rank 3 fills the gap */
-    ready(1);
-    does("notify");
+    slot_fails(1, 7);
+    leader_does("start 1, break");
+    slot_reports(0);
+    slot_reports(2);
+    leader_does("");
+    slot_reports(3);
+    leader_does("form 2: 0 3 2"); /* rank 2 stays, rank 3 fills the gap */
+    slot_reports(1);
+    leader_does("notify");
     members_report();
-    does("form 3: 0 3 2 1");
+    leader_does("form 3: 0 3 2 1");
 }
 
 UNIT_TEST(a_job_of_fixed_size_waits_for_the_replacement)
 {
     job_runs(2, 2, 4, 4);
-    fails(1, 7);
-    does("start 1, break");
+    slot_fails(1, 7);
+    leader_does("start 1, break");
     members_report();
-    does("");
-    ready(1);
-    does("form 2: 0 1 2 3"); /* all ranks as before */
+    leader_does("");
+    slot_reports(1);
+    leader_does("form 2: 0 1 2 3"); /* all ranks as before */
 }
 
 UNIT_TEST(a_spare_takes_over_at_once)
 {
-    job(3, 1, 2, 2);
+    job_begin(3, 1, 2, 2);
     e.config.n_spares = 1;
     workers_come();
-    does("start 0, start 1, start 2");
+    leader_does("start 0, start 1, start 2");
     for (uint32_t i = 0; i < 3; i++)
-        ready(i);
-    does("form 1: 0 1");
-    fails(1, 7);
-    does("start 1, break");
-    ready(0);
-    does("form 2: 0 2");
+        slot_reports(i);
+    leader_does("form 1: 0 1");
+    slot_fails(1, 7);
+    leader_does("start 1, break");
+    slot_reports(0);
+    leader_does("form 2: 0 2");
 }
 
 UNIT_TEST(rank_0_is_the_oldest_process)
 {
     job_runs(4, 1, 1, 4);
-    fails(1, 7);
-    does("start 1, break");
+    slot_fails(1, 7);
+    leader_does("start 1, break");
     members_report();
-    does("form 2: 0 3 2");
-    ready(1);
-    does("notify");
+    leader_does("form 2: 0 3 2");
+    slot_reports(1);
+    leader_does("notify");
     members_report();
-    does("form 3: 0 3 2 1");
+    leader_does("form 3: 0 3 2 1");
     elastic_lose_worker(&e, 0, now);
-    does("break");
+    leader_does("break");
     members_report();
-    does("form 4: 3 1 2"); /* 1 is the youngest */
+    leader_does("form 4: 3 1 2"); /* 1 is the youngest */
 }
 
 UNIT_TEST(a_lost_worker_comes_back_with_new_processes)
 {
     job_runs(2, 2, 2, 4);
     elastic_lose_worker(&e, 1, now);
-    does("break");
+    leader_does("break");
     members_report();
-    does("form 2: 0 1");
+    leader_does("form 2: 0 1");
     elastic_add_worker(&e, 1);
-    does("start 2, start 3");
+    leader_does("start 2, start 3");
     elastic_take_ready(&e, 2, 1, 1, now); /* the process that was lost */
-    does("");
+    leader_does("");
     elastic_take_ready(&e, 0, 1, 1, now); /* of its world before */
-    does("");
-    ready(2);
-    does("notify");
+    leader_does("");
+    slot_reports(2);
+    leader_does("notify");
 }
 
 UNIT_TEST(a_member_that_does_not_leave_a_broken_world_is_stopped)
 {
     job_runs(3, 1, 1, 3);
-    fails(1, 7);
-    does("start 1, break");
-    ready(2);
-    does("");
+    slot_fails(1, 7);
+    leader_does("start 1, break");
+    slot_reports(2);
+    leader_does("");
     assert_true(elastic_next_ns(&e) == now + 30 * S);
     now += 30 * S;
-    does("stop 0");
-    fails(0, 9); /* it was stopped: no cause */
-    does("start 0, form 2: 2");
+    leader_does("stop 0");
+    slot_fails(0, 9); /* it was stopped: no cause */
+    leader_does("start 0, form 2: 2");
     assert_int_equal(e.slots[0].n_failures, 0);
 }
 
@@ -235,19 +235,19 @@ UNIT_TEST(a_slot_that_fails_again_by_the_same_cause_is_excluded)
 
     job_runs(3, 1, 1, 3);
     for (size_t i = 0; i < ARRAY_LEN(excluded_s); i++) {
-        fails(0, 7);
-        settle();
+        slot_fails(0, 7);
+        job_settle();
         assert_int_equal(e.slots[0].state, SLOT_MEMBER);
-        fails(0, 7);
-        settle();
+        slot_fails(0, 7);
+        job_settle();
         assert_int_equal(e.slots[0].state, SLOT_EXCLUDED);
         assert_int_equal(e.n_members, 2);
         elastic_take_commit(&e, e.generation);
         assert_true(elastic_next_ns(&e) == now + excluded_s[i] * S);
         now += excluded_s[i] * S - 1;
-        does("");
+        leader_does("");
         now++;
-        settle();
+        job_settle();
         assert_int_equal(e.slots[0].state, SLOT_MEMBER);
     }
 }
@@ -256,10 +256,10 @@ UNIT_TEST(another_cause_or_a_consequence_does_not_exclude_a_slot)
 {
     job_runs(2, 1, 1, 2);
     for (uint64_t cause = 1; cause < 9; cause++) {
-        fails(1, cause);
-        settle();
-        fails(1, 0); /* another rank failed first */
-        settle();
+        slot_fails(1, cause);
+        job_settle();
+        slot_fails(1, 0); /* another rank failed first */
+        job_settle();
         assert_int_equal(e.slots[1].state, SLOT_MEMBER);
     }
 }
@@ -271,8 +271,8 @@ UNIT_TEST(the_same_cause_three_times_without_a_commit_ends_the_job)
     for (int with_commit = 0; with_commit < 2; with_commit++) {
         job_runs(3, 1, 1, 3);
         for (size_t i = 0; i < ARRAY_LEN(slots); i++) {
-            fails(slots[i], 7);
-            settle();
+            slot_fails(slots[i], 7);
+            job_settle();
             if (with_commit && i == 1)
                 elastic_take_commit(&e, e.generation);
         }
@@ -288,8 +288,8 @@ UNIT_TEST(a_commit_of_an_earlier_world_does_not_count)
 {
     job_runs(3, 1, 1, 3);
     for (uint32_t i = 0; i < 3; i++) {
-        fails(i, 7);
-        settle();
+        slot_fails(i, 7);
+        job_settle();
         elastic_take_commit(&e, e.generation - 1);
     }
     assert_int_equal(e.state, ELASTIC_ENDED);
@@ -298,19 +298,20 @@ UNIT_TEST(a_commit_of_an_earlier_world_does_not_count)
 /* As with a module that is missing: each process of each slot. */
 UNIT_TEST(a_program_that_cannot_start_ends_the_job_soon)
 {
-    job(4, 2, 8, 8);
+    job_begin(4, 2, 8, 8);
     workers_come();
-    does("start 0, start 1, start 2, start 3, start 4, start 5, start 6, start 7");
+    leader_does(
+        "start 0, start 1, start 2, start 3, start 4, start 5, start 6, start 7");
     for (int n = 0; n < 2; n++)
         for (uint32_t i = 0; i < 8; i++) {
-            fails(i, 7);
+            slot_fails(i, 7);
             assert_int_equal(e.slots[i].state, SLOT_IDLE);
             assert_true(elastic_next(&e, now, &(struct elastic_action){.slot = 0}));
         }
-    fails(0, 7);
-    does("end");
+    slot_fails(0, 7);
+    leader_does("end");
     assert_false(e.has_ended_well);
-    does("");
+    leader_does("");
 }
 
 UNIT_TEST(a_job_below_its_minimum_waits_with_a_deadline_and_says_for_what)
@@ -319,14 +320,14 @@ UNIT_TEST(a_job_below_its_minimum_waits_with_a_deadline_and_says_for_what)
     now += 100 * S;
     elastic_lose_worker(&e, 1, now);
     elastic_lose_worker(&e, 2, now);
-    does("break");
+    leader_does("break");
     members_report();
-    does("");
+    leader_does("");
     assert_true(elastic_next_ns(&e) == now + 600 * S);
     now += 600 * S - 1;
-    does("");
+    leader_does("");
     now++;
-    does("end");
+    leader_does("end");
     assert_string_equal(e.why,
                         "2 of at least 4 ranks are ready, 2 of 3 workers are absent");
     assert_true(elastic_next_ns(&e) == UINT64_MAX);
@@ -336,35 +337,35 @@ UNIT_TEST(a_drained_worker_leaves_at_a_commit)
 {
     job_runs(2, 2, 2, 4);
     elastic_drain_worker(&e, 0);
-    does("notify");
-    does("");
-    ready(0);
-    does("stop 0, break"); /* it is not in the next world */
+    leader_does("notify");
+    leader_does("");
+    slot_reports(0);
+    leader_does("stop 0, break"); /* it is not in the next world */
     members_report();
-    does("stop 1, form 2: 2 3");
-    fails(0, 0);
-    fails(1, 0);
-    does("");
+    leader_does("stop 1, form 2: 2 3");
+    slot_fails(0, 0);
+    slot_fails(1, 0);
+    leader_does("");
     elastic_lose_worker(&e, 0, now);
     elastic_add_worker(&e, 0);
-    does("start 0, start 1");
+    leader_does("start 0, start 1");
 }
 
 UNIT_TEST(no_process_starts_on_a_drained_worker)
 {
-    job(2, 2, 4, 4);
+    job_begin(2, 2, 4, 4);
     workers_come();
     elastic_drain_worker(&e, 1);
-    does("start 0, start 1");
+    leader_does("start 0, start 1");
     job_runs(2, 2, 1, 4);
     e.slots[2].state = SLOT_EXCLUDED;
     e.slots[2].until_ns = now;
     elastic_drain_worker(&e, 1);
-    does("notify");
+    leader_does("notify");
     elastic_lose_worker(&e, 1, now);
     elastic_add_worker(&e, 1);
     members_report();
-    does("start 2, start 3, form 2: 0 1");
+    leader_does("start 2, start 3, form 2: 0 1");
 }
 
 UNIT_TEST(resets_are_limited)
@@ -372,12 +373,12 @@ UNIT_TEST(resets_are_limited)
     job_runs(2, 1, 1, 2);
     e.config.reset_limit = 2;
     for (uint64_t i = 1; i <= 3; i++) {
-        fails(1, i);
-        does("start 1, break");
+        slot_fails(1, i);
+        leader_does("start 1, break");
         members_report();
-        does(i == 1 ? "form 2: 0" : i == 2 ? "form 3: 0" : "end");
-        fails(1, 0);
-        does(i == 3 ? "" : "start 1");
+        leader_does(i == 1 ? "form 2: 0" : i == 2 ? "form 3: 0" : "end");
+        slot_fails(1, 0);
+        leader_does(i == 3 ? "" : "start 1");
         e.members[1] = 1; /* as if it had joined */
         e.slots[1].state = i == 3 ? SLOT_IDLE : SLOT_MEMBER;
     }
@@ -386,29 +387,29 @@ UNIT_TEST(resets_are_limited)
 
 UNIT_TEST(success_of_one_ends_the_job_when_all_have_ended)
 {
-    job(4, 1, 2, 2);
+    job_begin(4, 1, 2, 2);
     e.config.n_spares = 1;
     workers_come();
-    does("start 0, start 1, start 2");
-    ready(0);
-    ready(1);
-    does("form 1: 0 1");
-    ready(2);
-    done(1);
-    does("stop 2");
-    fails(2, 0);
-    does("");
-    done(0);
-    does("end");
+    leader_does("start 0, start 1, start 2");
+    slot_reports(0);
+    slot_reports(1);
+    leader_does("form 1: 0 1");
+    slot_reports(2);
+    slot_succeeds(1);
+    leader_does("stop 2");
+    slot_fails(2, 0);
+    leader_does("");
+    slot_succeeds(0);
+    leader_does("end");
     assert_true(e.has_ended_well);
 }
 
 UNIT_TEST(a_failure_after_a_success_is_the_end_of_the_job)
 {
     job_runs(2, 1, 2, 2);
-    done(1);
-    fails(0, 7);
-    does("end");
+    slot_succeeds(1);
+    slot_fails(0, 7);
+    leader_does("end");
     assert_false(e.has_ended_well);
     assert_string_equal(e.why,
                         "a rank failed after another one had ended with success");
@@ -417,15 +418,15 @@ UNIT_TEST(a_failure_after_a_success_is_the_end_of_the_job)
 UNIT_TEST(a_member_that_does_not_end_is_stopped)
 {
     job_runs(3, 1, 2, 3);
-    done(1);
-    does("");
+    slot_succeeds(1);
+    leader_does("");
     now += 200 * S;
-    done(2); /* the deadline stays */
-    does("");
+    slot_succeeds(2); /* the deadline stays */
+    leader_does("");
     now += 400 * S;
-    does("stop 0");
-    fails(0, 0);
-    does("end");
+    leader_does("stop 0");
+    slot_fails(0, 0);
+    leader_does("end");
     assert_true(e.has_ended_well);
 }
 
@@ -436,16 +437,16 @@ UNIT_TEST(a_job_is_resized_at_a_commit)
     job_runs(4, 1, 1, 2);
     assert_int_equal(e.n_members, 2);
     assert_int_equal(elastic_resize(&e, 1, 4, &err), 0);
-    does("start 2, start 3");
-    ready(2);
-    does("notify");
-    ready(3);
+    leader_does("start 2, start 3");
+    slot_reports(2);
+    leader_does("notify");
+    slot_reports(3);
     members_report();
-    does("form 2: 0 1 2 3");
+    leader_does("form 2: 0 1 2 3");
     assert_int_equal(elastic_resize(&e, 1, 3, &err), 0);
-    does("notify");
+    leader_does("notify");
     members_report();
-    does("form 3: 0 1 2");
+    leader_does("form 3: 0 1 2");
     assert_int_equal(elastic_resize(&e, 3, 2, &err), -EINVAL);
     assert_string_equal(err.text,
                         "3, 3 and 2 ranks at least, at the start and at most: "
@@ -453,7 +454,7 @@ UNIT_TEST(a_job_is_resized_at_a_commit)
     assert_int_equal(e.config.max_ranks, 3);
 }
 
-static void adopt(uint32_t slot, uint32_t generation, uint32_t rank, uint32_t n)
+static void leader_adopts(uint32_t slot, uint32_t generation, uint32_t rank, uint32_t n)
 {
     elastic_adopt(&e, slot,
                   &(struct elastic_process){.incarnation = 5,
@@ -466,50 +467,50 @@ static void adopt(uint32_t slot, uint32_t generation, uint32_t rank, uint32_t n)
 
 UNIT_TEST(a_new_leader_continues_with_a_whole_world)
 {
-    job(3, 1, 2, 3);
+    job_begin(3, 1, 2, 3);
     elastic_take_over(&e, 2, now);
     workers_come();
-    adopt(0, 6, 1, 2);
-    adopt(2, 6, 0, 2);
-    does("");
+    leader_adopts(0, 6, 1, 2);
+    leader_adopts(2, 6, 0, 2);
+    leader_does("");
     assert_true(elastic_next_ns(&e) == now + 30 * S);
     now += 30 * S;
-    does("start 1");
+    leader_does("start 1");
     assert_int_equal(e.state, ELASTIC_RUNNING);
     assert_int_equal(e.members[0], 2);
     assert_int_equal(e.members[1], 0);
-    adopt(0, 9, 0, 1); /* too late */
+    leader_adopts(0, 9, 0, 1); /* too late */
     assert_int_equal(e.generation, 6);
-    ready(1);
-    does("notify");
+    slot_reports(1);
+    leader_does("notify");
     members_report();
-    does("form 131073: 0 2 1"); /* the oldest, then the rank that is kept */
+    leader_does("form 131073: 0 2 1"); /* the oldest, then the rank that is kept */
 }
 
 UNIT_TEST(a_new_leader_ends_a_world_of_which_some_are_missing)
 {
-    job(3, 1, 1, 3);
+    job_begin(3, 1, 1, 3);
     elastic_take_over(&e, 1, now);
     elastic_add_worker(&e, 0);
-    adopt(0, 6, 1, 2);
+    leader_adopts(0, 6, 1, 2);
     now += 30 * S;
-    does("break");
-    ready(0);
-    does("form 65537: 0");
+    leader_does("break");
+    slot_reports(0);
+    leader_does("form 65537: 0");
 }
 
 /* Its predecessor was lost while it sent the world 7. */
 UNIT_TEST(a_new_leader_ends_a_world_that_not_all_know)
 {
-    job(2, 1, 1, 2);
+    job_begin(2, 1, 1, 2);
     elastic_take_over(&e, 1, now);
     workers_come();
-    adopt(0, 7, 0, 2);
-    adopt(1, 6, 1, 2);
+    leader_adopts(0, 7, 0, 2);
+    leader_adopts(1, 6, 1, 2);
     now += 30 * S;
-    does("break");
+    leader_does("break");
     members_report();
-    does("form 65537: 0 1");
+    leader_does("form 65537: 0 1");
 }
 
 UNIT_TEST(bounds_that_make_no_sense_are_refused)
@@ -546,11 +547,11 @@ UNIT_TEST(bounds_that_make_no_sense_are_refused)
     }
 }
 
-static int release(void **state)
+static int job_release(void **state)
 {
     (void)state;
     elastic_release(&e);
     return 0;
 }
 
-UNIT_MAIN(NULL, release)
+UNIT_MAIN(NULL, job_release)

@@ -114,6 +114,12 @@ static uint32_t slot_worker(const struct elastic *e, uint32_t slot)
     return slot / e->config.slots;
 }
 
+/* [config.slots]; NULL: there is no such worker. */
+static struct elastic_slot *worker_slots(const struct elastic *e, uint32_t worker)
+{
+    return worker < e->config.n_workers ? &e->slots[worker * e->config.slots] : NULL;
+}
+
 static bool slot_is_live(const struct elastic_slot *s)
 {
     return s->state == SLOT_STARTING || s->state == SLOT_READY
@@ -140,8 +146,11 @@ static uint32_t elastic_count(const struct elastic *e, enum slot_state state)
 
 static uint32_t elastic_count_live(const struct elastic *e)
 {
-    return elastic_count(e, SLOT_STARTING) + elastic_count(e, SLOT_READY)
-           + elastic_count(e, SLOT_MEMBER);
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < e->n_slots; i++)
+        n += slot_is_live(&e->slots[i]) && !e->slots[i].is_stopping;
+    return n;
 }
 
 static bool elastic_has_member(const struct elastic *e)
@@ -162,14 +171,6 @@ static void slot_empty(struct elastic *e, uint32_t slot)
     s->generation = s->since = s->rank = 0;
 }
 
-/* --- the end ---------------------------------------------------------------------- */
-
-static void elastic_end(struct elastic *e, bool is_well)
-{
-    e->state = ELASTIC_ENDED;
-    e->has_ended_well = is_well;
-}
-
 /* --- worlds ----------------------------------------------------------------------- */
 
 static void elastic_break(struct elastic *e, uint64_t now_ns)
@@ -177,8 +178,7 @@ static void elastic_break(struct elastic *e, uint64_t now_ns)
     if (e->state != ELASTIC_RUNNING)
         return;
     e->state = ELASTIC_WAITING;
-    e->is_broken = true;
-    e->has_said_broken = false;
+    e->is_break_due = true;
     e->wait_ns = now_ns + e->config.wait_ns;
     e->leave_ns = now_ns + e->config.leave_ns;
 }
@@ -217,51 +217,48 @@ static void elastic_form(struct elastic *e, uint32_t n_ready)
             s->since = e->generation;
     }
     e->state = ELASTIC_RUNNING;
-    e->is_broken = e->has_notified = e->has_counted = false;
+    e->is_break_due = e->has_notified = e->has_counted = false;
 }
 
 /* --- workers ---------------------------------------------------------------------- */
 
 void elastic_add_worker(struct elastic *e, uint32_t worker)
 {
-    if (worker >= e->config.n_workers)
+    struct elastic_slot *v = worker_slots(e, worker);
+
+    if (!v)
         return;
     e->is_drained[worker] = false;
-    for (uint32_t i = 0; i < e->config.slots; i++) {
-        struct elastic_slot *s = &e->slots[worker * e->config.slots + i];
-
-        if (s->state == SLOT_ABSENT)
-            s->state = SLOT_IDLE;
-    }
+    for (uint32_t i = 0; i < e->config.slots; i++)
+        if (v[i].state == SLOT_ABSENT)
+            v[i].state = SLOT_IDLE;
 }
 
 void elastic_lose_worker(struct elastic *e, uint32_t worker, uint64_t now_ns)
 {
-    if (worker >= e->config.n_workers)
-        return;
-    for (uint32_t i = 0; i < e->config.slots; i++) {
-        struct elastic_slot *s = &e->slots[worker * e->config.slots + i];
+    struct elastic_slot *v = worker_slots(e, worker);
 
-        if (s->state == SLOT_DONE)
+    for (uint32_t i = 0; v && i < e->config.slots; i++) {
+        if (v[i].state == SLOT_DONE)
             continue;
-        if (s->state == SLOT_MEMBER)
+        if (v[i].state == SLOT_MEMBER)
             elastic_break(e, now_ns);
         /* its successor may be on another node */
-        *s = (struct elastic_slot){.state = SLOT_ABSENT, .incarnation = s->incarnation};
+        v[i] = (struct elastic_slot){.state = SLOT_ABSENT,
+                                     .incarnation = v[i].incarnation};
     }
 }
 
 void elastic_drain_worker(struct elastic *e, uint32_t worker)
 {
-    if (worker >= e->config.n_workers)
+    struct elastic_slot *v = worker_slots(e, worker);
+
+    if (!v)
         return;
     e->is_drained[worker] = true;
-    for (uint32_t i = 0; i < e->config.slots; i++) {
-        struct elastic_slot *s = &e->slots[worker * e->config.slots + i];
-
-        if (s->state == SLOT_IDLE || s->state == SLOT_EXCLUDED)
-            s->state = SLOT_ABSENT;
-    }
+    for (uint32_t i = 0; i < e->config.slots; i++)
+        if (v[i].state == SLOT_IDLE || v[i].state == SLOT_EXCLUDED)
+            v[i].state = SLOT_ABSENT;
 }
 
 /* --- processes -------------------------------------------------------------------- */
@@ -449,6 +446,13 @@ static bool elastic_act(struct elastic *e,
     return true;
 }
 
+static bool elastic_end(struct elastic *e, bool is_well, struct elastic_action *ret)
+{
+    e->state = ELASTIC_ENDED;
+    e->has_ended_well = is_well;
+    return elastic_act(e, ELASTIC_END, 0, ret);
+}
+
 /* A process that has no use any more. */
 static bool elastic_must_stop(const struct elastic *e,
                               uint32_t slot,
@@ -500,8 +504,8 @@ static bool elastic_wait(struct elastic *e, uint64_t now_ns, struct elastic_acti
     CLEANUP(strbuf_release) struct strbuf why = {0};
     uint32_t n_ready;
 
-    if (e->is_broken && !e->has_said_broken && elastic_has_member(e)) {
-        e->has_said_broken = true;
+    if (e->is_break_due && elastic_has_member(e)) {
+        e->is_break_due = false;
         return elastic_act(e, ELASTIC_BREAK, 0, ret);
     }
     n_ready = elastic_list_ready(e);
@@ -510,8 +514,7 @@ static bool elastic_wait(struct elastic *e, uint64_t now_ns, struct elastic_acti
             (void)snprintf(e->why, sizeof(e->why),
                            "the world was reset %u times, the limit is %u", e->n_resets,
                            e->config.reset_limit);
-            elastic_end(e, false);
-            return elastic_act(e, ELASTIC_END, 0, ret);
+            return elastic_end(e, false, ret);
         }
         elastic_form(e, n_ready);
         return elastic_act(e, ELASTIC_FORM, 0, ret);
@@ -521,8 +524,7 @@ static bool elastic_wait(struct elastic *e, uint64_t now_ns, struct elastic_acti
     strbuf_init(&why, sizeof(e->why));
     elastic_explain(e, &why);
     (void)snprintf(e->why, sizeof(e->why), "%s", strbuf_str(&why));
-    elastic_end(e, false);
-    return elastic_act(e, ELASTIC_END, 0, ret);
+    return elastic_end(e, false, ret);
 }
 
 /* The current world is to end at a commit: it can grow, is too large, or a worker leaves. */
@@ -549,8 +551,7 @@ static bool elastic_finish(struct elastic *e, struct elastic_action *ret)
     for (uint32_t i = 0; i < e->n_slots; i++)
         if (slot_is_live(&e->slots[i]))
             return false;
-    elastic_end(e, e->why[0] == '\0');
-    return elastic_act(e, ELASTIC_END, 0, ret);
+    return elastic_end(e, e->why[0] == '\0', ret);
 }
 
 bool elastic_next(struct elastic *e, uint64_t now_ns, struct elastic_action *ret)
@@ -561,10 +562,8 @@ bool elastic_next(struct elastic *e, uint64_t now_ns, struct elastic_action *ret
         return false;
     if (e->is_adopting)
         elastic_end_adoption(e, now_ns);
-    if (e->state != ELASTIC_FINISHING && e->why[0]) {
-        elastic_end(e, false);
-        return elastic_act(e, ELASTIC_END, 0, ret);
-    }
+    if (e->state != ELASTIC_FINISHING && e->why[0])
+        return elastic_end(e, false, ret);
     elastic_expire(e, now_ns);
     if (elastic_stop_one(e, now_ns, ret))
         return true;

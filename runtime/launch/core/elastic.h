@@ -76,8 +76,8 @@ struct elastic {
     uint32_t *members;          /* [n_members] slots by rank, of that world */
     uint32_t n_members;
     uint32_t n_resets; /* worlds after the first */
-    bool is_broken;    /* the current world; BREAK is due until has_said_broken */
-    bool has_said_broken, has_notified;
+    bool is_break_due; /* the current world is broken, and its members do not know */
+    bool has_notified;
     bool is_adopting;  /* a new leader: workers report what they have */
     uint64_t wait_ns;  /* WAITING, FINISHING: its end */
     uint64_t leave_ns; /* WAITING: members that have not reported are stopped */
