@@ -8,14 +8,8 @@ set -uo pipefail
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 BUILD=$(cd "$ROOT" && realpath -m "${BUILD:-build}")
 W=${RM_RUN:-/tmp/ringmaster-easybuild}
-n=0 failed=0
-is() { # NAME EXPECTED ACTUAL
-    n=$((n + 1))
-    if [ "$2" = "$3" ]; then echo "ok $n - $1"; return; fi
-    failed=$((failed + 1))
-    echo "not ok $n - $1"
-    sed 's/^/#   /' <<<"expected: $2"$'\n'"got: $3"
-}
+# shellcheck source=tests/distro/tap.sh
+. "$ROOT/tests/distro/tap.sh"
 # SHELL-COMMAND: by a user without rights, in a new environment with Lmod
 user() {
     (cd "$W" && env -i HOME="$W" TMPDIR="$W/tmp" PATH="$eb/bin:/usr/bin:/bin" \

@@ -9,14 +9,8 @@ DEBS=$1 NEXT=$2
 export RM_SLURM_RUN=/run/distro PLUGSTACK=/etc/slurm/plugstack.conf DEBIAN_FRONTEND=noninteractive
 # shellcheck source=tests/slurm/lib.sh
 . "$HERE/../slurm/lib.sh"
-n=0 failed=0
-is() { # NAME EXPECTED ACTUAL
-    n=$((n + 1))
-    if [ "$2" = "$3" ]; then echo "ok $n - $1"; return; fi
-    failed=$((failed + 1))
-    echo "not ok $n - $1"
-    sed 's/^/#   /' <<<"expected: $2"$'\n'"got: $3"
-}
+# shellcheck source=tests/distro/tap.sh
+. "$HERE/tap.sh"
 srun() { timeout 180 "$HERE/../slurm/on" ctl srun -Q "$@"; }
 files() { # what is installed: not dpkg's own records, nor caches
     find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path "$(realpath "$HERE/../..")" \

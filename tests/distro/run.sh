@@ -8,14 +8,8 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 BUILD=$(cd "$ROOT" && realpath -m "${BUILD:-build}")
 DEB=$BUILD/deb RPM=$BUILD/rpm WORK=$BUILD/distro
-n=0 failed=0
-is() { # NAME EXPECTED ACTUAL
-    n=$((n + 1))
-    if [ "$2" = "$3" ]; then echo "ok $n - $1"; return; fi
-    failed=$((failed + 1))
-    echo "not ok $n - $1"
-    sed 's/^/#   /' <<<"expected: $2"$'\n'"got: $3"
-}
+# shellcheck source=tests/distro/tap.sh
+. "$HERE/tap.sh"
 nested() { # NAME COMMAND...: its TAP, indented, is one test
     local name=$1
     shift
