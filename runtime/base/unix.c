@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The name is random, so that no other process can listen at it first. Nothing is in the
  * file system, and nothing remains after a crash. Called by control/join.c and, for
- * shared memory, backend/cpu/cpu.c and shm_join.c. */
+ * shared memory, backend/cpu/cpu.c and shm_join.c; the packets by world/membership.c and
+ * launch/member_door.c. */
 #include "runtime/base/unix.h"
 
 #include <errno.h>
@@ -27,18 +28,18 @@ static socklen_t unix_make_addr(const char *name, struct sockaddr_un *ret)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
 
-static int unix_open(int *ret_fd, struct err *err)
+static int unix_open(int type, int *ret_fd, struct err *err)
 {
-    *ret_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    *ret_fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     return *ret_fd < 0 ? err_errno(err, errno, "cannot make a Unix socket") : 0;
 }
 
-int unix_listen_at(const char *name, int *ret_fd, struct err *err)
+static int unix_listen_as(int type, const char *name, int *ret_fd, struct err *err)
 {
     CLEANUP(fd_close) int fd = -1;
     struct sockaddr_un sa;
     socklen_t len = unix_make_addr(name, &sa);
-    int rc = unix_open(&fd, err);
+    int rc = unix_open(type, &fd, err);
 
     if (rc < 0)
         return rc;
@@ -50,7 +51,10 @@ int unix_listen_at(const char *name, int *ret_fd, struct err *err)
     return 0;
 }
 
-int unix_listen(int *ret_fd, char ret_name[UNIX_NAME_BYTES], struct err *err)
+static int unix_listen_anywhere(int type,
+                                int *ret_fd,
+                                char ret_name[UNIX_NAME_BYTES],
+                                struct err *err)
 {
     char name[UNIX_NAME_BYTES];
     uint8_t raw[16];
@@ -60,18 +64,18 @@ int unix_listen(int *ret_fd, char ret_name[UNIX_NAME_BYTES], struct err *err)
         return err_errno(err, -rc, "no random bytes from the system");
     memcpy(name, prefix, sizeof(prefix) - 1);
     hex_encode(raw, sizeof(raw), name + sizeof(prefix) - 1);
-    rc = unix_listen_at(name, ret_fd, err);
+    rc = unix_listen_as(type, name, ret_fd, err);
     if (rc == 0)
         memcpy(ret_name, name, sizeof(name));
     return rc;
 }
 
-int unix_connect(const char *name, int *ret_fd, struct err *err)
+static int unix_connect_as(int type, const char *name, int *ret_fd, struct err *err)
 {
     CLEANUP(fd_close) int fd = -1;
     struct sockaddr_un sa;
     socklen_t len = unix_make_addr(name, &sa);
-    int rc = unix_open(&fd, err);
+    int rc = unix_open(type, &fd, err);
 
     if (rc < 0)
         return rc;
@@ -80,4 +84,29 @@ int unix_connect(const char *name, int *ret_fd, struct err *err)
     *ret_fd = fd;
     fd = -1;
     return 0;
+}
+
+int unix_listen_at(const char *name, int *ret_fd, struct err *err)
+{
+    return unix_listen_as(SOCK_STREAM, name, ret_fd, err);
+}
+
+int unix_listen(int *ret_fd, char ret_name[UNIX_NAME_BYTES], struct err *err)
+{
+    return unix_listen_anywhere(SOCK_STREAM, ret_fd, ret_name, err);
+}
+
+int unix_connect(const char *name, int *ret_fd, struct err *err)
+{
+    return unix_connect_as(SOCK_STREAM, name, ret_fd, err);
+}
+
+int unix_listen_packets(int *ret_fd, char ret_name[UNIX_NAME_BYTES], struct err *err)
+{
+    return unix_listen_anywhere(SOCK_SEQPACKET, ret_fd, ret_name, err);
+}
+
+int unix_connect_packets(const char *name, int *ret_fd, struct err *err)
+{
+    return unix_connect_as(SOCK_SEQPACKET, name, ret_fd, err);
 }

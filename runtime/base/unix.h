@@ -16,5 +16,8 @@ int unix_listen(int *ret_fd, char ret_name[UNIX_NAME_BYTES], struct err *err);
 int unix_listen_at(const char *name, int *ret_fd, struct err *err);
 /* -EAGAIN: the backlog of the listener is full; -ECONNREFUSED: nobody listens at name. */
 int unix_connect(const char *name, int *ret_fd, struct err *err);
+/* The same with SOCK_SEQPACKET: what is sent at once is received at once. */
+int unix_listen_packets(int *ret_fd, char ret_name[UNIX_NAME_BYTES], struct err *err);
+int unix_connect_packets(const char *name, int *ret_fd, struct err *err);
 
 #endif
