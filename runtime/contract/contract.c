@@ -109,7 +109,7 @@ static int contract_check(const struct contract *c, struct err *err)
                        c->rdv_host);
     if (c->place.size == 1)
         return 0;
-    if (!c->rdv_host[0])
+    if (!c->rdv_host[0] && !c->elastic[0])
         return err_set(
             err, -EINVAL,
             "HOROVOD_SIZE=%u requires HVD_RENDEZVOUS_ADDR and HVD_RENDEZVOUS_PORT",
@@ -181,6 +181,9 @@ static void put_rendezvous(struct contract_writer *w, const struct contract *c)
     if (c->token_source == TOKEN_FD)
         writer_put(w, "HVD_TOKEN_FD", "%d", c->token_fd);
     put_if(w, "HVD_HOSTFILE", c->hostfile);
+    put_if(w, "HVD_ELASTIC", c->elastic);
+    if (c->elastic[0])
+        writer_put(w, "HOROVOD_ELASTIC", "1");
 }
 
 /* Only with an address: RANK without MASTER_ADDR would mislead torch.distributed. */
@@ -310,6 +313,8 @@ static int read_others(const struct env_reader *r, struct contract *c)
 {
     int rc = env_text(r, "HVD_HOSTFILE", "", c->hostfile, sizeof(c->hostfile));
 
+    if (rc == 0)
+        rc = env_text(r, "HVD_ELASTIC", "", c->elastic, sizeof(c->elastic));
     if (rc == 0)
         rc = env_text(r, "HOROVOD_HOSTNAME", "", c->hostname, sizeof(c->hostname));
     if (rc == 0)

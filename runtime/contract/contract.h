@@ -69,6 +69,10 @@ struct contract {
     int token_fd;                       /* HVD_TOKEN_FD, -1 if none */
     char weak_seed[256];                /* TOKEN_WEAK: what the token is derived from */
     char hostfile[CONTRACT_PATH_MAX];   /* HVD_HOSTFILE, "" if none */
+    /* HVD_ELASTIC, "" if none: the process asks its launcher for its place, and for the
+     * next one when its world has ended (wire/member_message.h). place and rdv_host are
+     * provisional. */
+    char elastic[64];
     char iface[64]; /* HOROVOD_GLOO_IFACE / NCCL_SOCKET_IFNAME, "" if none */
     char master_addr[HOST_NAME_MAX_BYTES]; /* torchrun's MASTER_ADDR for c10d users */
     uint16_t master_port;

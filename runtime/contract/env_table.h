@@ -29,14 +29,16 @@
     X(HVD_RENDEZVOUS_RANK0, "opt",   "1: rank 0 itself serves the rendezvous there")          \
     X(HVD_TOKEN_FILE,       "opt",   "file with the job token, mode 0600")                    \
     X(HVD_TOKEN_FD,         "opt",   "inherited descriptor with the job token, read once")    \
-    X(HVD_HOSTFILE,         "opt",   "readable hostfile of the whole job")
+    X(HVD_HOSTFILE,         "opt",   "readable hostfile of the whole job")                    \
+    X(HVD_ELASTIC,          "opt",   "elastic job: socket by which the place comes; others are provisional")
 
 /* Written if an interface was passed to the launcher. Otherwise the user's own values
  * are kept, so these are never removed. HOROVOD_GLOO_IFACE is read back. */
 #define CONTRACT_ENV_KNOBS(X)                                                                 \
     X(HOROVOD_GLOO_IFACE,      "opt", "network interface, where the job names one")           \
     X(NCCL_SOCKET_IFNAME,      "opt", "the same for NCCL")                                    \
-    X(GLOO_SOCKET_IFNAME,      "opt", "the same for torch's Gloo")
+    X(GLOO_SOCKET_IFNAME,      "opt", "the same for torch's Gloo")                            \
+    X(HOROVOD_ELASTIC,         "opt", "1 in an elastic job")
 
 /* Also written, for other libraries. Of these only MASTER_ADDR and MASTER_PORT are
  * read. */

@@ -34,6 +34,8 @@ struct rank {
     uint64_t ended_wall_us;
     bool is_reported; /* the caller has received its exit */
     bool is_expected;
+    bool is_stopping;
+    uint64_t kill_ns; /* is_stopping: SIGKILL follows */
 };
 
 struct local_ranks {
@@ -184,20 +186,69 @@ static int local_ranks_start_rank(struct local_ranks *l, uint32_t i, struct err 
     return 0;
 }
 
+static int start_failure_code(int rc)
+{
+    return rc == -ENOENT ? 127 : rc == -EACCES || rc == -ENOEXEC ? 126 : 125;
+}
+
 int local_ranks_start(struct local_ranks *l, int *ret_code, struct err *err)
 {
     for (uint32_t i = 0; i < l->c.n; i++) {
         int rc = local_ranks_start_rank(l, i, err);
         if (rc < 0) {
-            *ret_code = rc == -ENOENT                     ? 127
-                        : rc == -EACCES || rc == -ENOEXEC ? 126
-                                                          : 125;
+            *ret_code = start_failure_code(rc);
             return rc;
         }
     }
     if (!l->n_running)
         local_ranks_apply_event(l, JOB_ALL_EXITED, 0);
     return 0;
+}
+
+int local_ranks_start_one(struct local_ranks *l,
+                          uint32_t i,
+                          int *ret_code,
+                          struct err *err)
+{
+    int rc;
+
+    output_detach(&l->output, i);
+    l->ranks[i] = (struct rank){0};
+    rc = local_ranks_start_rank(l, i, err);
+    if (rc < 0)
+        *ret_code = start_failure_code(rc);
+    return rc;
+}
+
+void local_ranks_stop_one(struct local_ranks *l, uint32_t i)
+{
+    struct rank *r = &l->ranks[i];
+
+    if (r->pid <= 0 || r->is_stopping)
+        return;
+    r->is_stopping = true;
+    r->kill_ns = clock_now_ns() + JOB_STOP_GRACE_MS * NS_PER_MS;
+    (void)kill(-r->group, SIGTERM);
+    (void)kill(-r->group, SIGCONT);
+}
+
+/* Kills the processes of which SIGTERM was not enough. Returns when to come again. */
+static uint64_t local_ranks_kill_late(struct local_ranks *l)
+{
+    uint64_t next_ns = UINT64_MAX;
+
+    for (uint32_t i = 0; i < l->c.n; i++) {
+        struct rank *r = &l->ranks[i];
+
+        if (!r->is_stopping || r->pid <= 0 || r->kill_ns == UINT64_MAX)
+            continue;
+        if (clock_now_ns() >= r->kill_ns) {
+            (void)kill(-r->group, SIGKILL);
+            r->kill_ns = UINT64_MAX;
+        }
+        next_ns = earlier_ns(next_ns, r->kill_ns);
+    }
+    return next_ns;
 }
 
 static void
@@ -207,9 +258,11 @@ local_ranks_rank_exited(struct local_ranks *l, uint32_t i, int status, uint64_t 
     r->pid = 0;
     r->status = status;
     r->ended_wall_us = wall_us;
-    r->is_expected = l->job.state != JOB_RUNNING;
+    r->is_expected = l->job.state != JOB_RUNNING || r->is_stopping;
     l->n_running--;
-    if (kill(-r->group, 0) < 0 && errno == ESRCH) {
+    if (l->c.is_elastic) /* its successor needs what its children hold: GPUs, ports */
+        (void)kill(-r->group, SIGKILL);
+    if (l->c.is_elastic || (kill(-r->group, 0) < 0 && errno == ESRCH)) {
         guard_remove(l->guard, r->group);
         r->group = 0; /* the group is empty: its number may be reused */
     }
@@ -313,6 +366,7 @@ void local_ranks_step(struct local_ranks *l,
     for (nfds_t i = 0; i < n && i < LOCAL_RANKS_CALLER_FDS; i++)
         l->fds[n_all++] = fds[i];
     n_output = output_pollfds(&l->output, l->fds + n_all);
+    deadline_ns = earlier_ns(deadline_ns, local_ranks_kill_late(l));
     if (l->job.deadline_ns < deadline_ns)
         deadline_ns = l->job.deadline_ns;
     deadline_ns = output_due_ns(&l->output, deadline_ns);
@@ -328,7 +382,8 @@ void local_ranks_step(struct local_ranks *l,
     local_ranks_serve_signals(l);
     if (clock_now_ns() >= l->job.deadline_ns)
         local_ranks_apply_event(l, JOB_DEADLINE, 0);
-    if (!l->n_running && l->job.state != JOB_ENDED)
+    if (!l->n_running && l->job.state != JOB_ENDED
+        && (!l->c.is_elastic || l->job.state != JOB_RUNNING))
         local_ranks_drain(l);
 }
 

@@ -11,7 +11,10 @@
  *
  * It starts ranks, forwards output and signals, reaps and carries out the stop
  * sequence. It does not decide that a failure ends the job: the caller does, with
- * local_ranks_stop(). */
+ * local_ranks_stop().
+ *
+ * In an elastic job the caller starts each process by itself, and again when it has
+ * ended; the job ends by local_ranks_stop() only. */
 #ifndef RUNTIME_LAUNCH_LOCAL_RANKS_H
 #define RUNTIME_LAUNCH_LOCAL_RANKS_H
 
@@ -51,6 +54,7 @@ struct local_ranks_config {
     /* a stop signal was received and is not yet forwarded; NULL: none */
     void (*on_stop)(void *arg);
     void *on_stop_arg;
+    bool is_elastic;
 };
 enum local_ranks_event_kind {
     LOCAL_RANK_OK,     /* a rank exited with 0 */
@@ -76,6 +80,14 @@ void local_ranks_free(
     struct local_ranks *l); /* kills ranks that still run; accepts NULL */
 /* Starts all ranks. On failure nothing runs; *ret_code is 126, 127 or 125. */
 int local_ranks_start(struct local_ranks *l, int *ret_code, struct err *err);
+/* Elastic jobs. Starts the i-th process by config.ranks[i], which the caller may have
+ * changed; the last one has ended, and its event was taken. ret_code as above. */
+int local_ranks_start_one(struct local_ranks *l,
+                          uint32_t i,
+                          int *ret_code,
+                          struct err *err);
+/* SIGTERM, 5 s, SIGKILL; its event is then an expected one. */
+void local_ranks_stop_one(struct local_ranks *l, uint32_t i);
 /* Waits for an event, at most until the deadline, and handles it. fds are polled too;
  * their revents are set. */
 #define LOCAL_RANKS_CALLER_FDS 80

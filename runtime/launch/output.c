@@ -275,6 +275,18 @@ void output_feed(struct output *o, uint32_t i, int which, const void *p, size_t 
     output_flush(o);
 }
 
+void output_detach(struct output *o, uint32_t i)
+{
+    for (int k = 0; k < 2; k++)
+        stream_end(&o->ranks[i].stream[k]);
+    memset(&o->ranks[i].tail, 0, sizeof(o->ranks[i].tail));
+}
+
+void output_set_rank(struct output *o, uint32_t i, uint32_t rank)
+{
+    o->ranks[i].rank = rank;
+}
+
 void output_serve(struct output *o, const struct pollfd *p, nfds_t n)
 {
     for (nfds_t j = 2; j + 1 < n; j++)

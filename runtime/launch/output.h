@@ -62,6 +62,10 @@ int output_init(struct output *o, const struct output_config *c, struct err *err
 void output_release(struct output *o); /* accepts a zeroed struct */
 /* Takes ownership of both descriptors, which become non-blocking. */
 void output_attach(struct output *o, uint32_t i, int stdout_fd, int stderr_fd);
+/* The i-th process has ended, and another one follows. Closes both descriptors. */
+void output_detach(struct output *o, uint32_t i);
+/* The number that the lines of the i-th process begin with. */
+void output_set_rank(struct output *o, uint32_t i, uint32_t rank);
 /* Adds output of the i-th rank that was not read from a pipe. n 0: the output has
  * ended. */
 void output_feed(struct output *o, uint32_t i, int which, const void *p, size_t n);

@@ -4,6 +4,10 @@
  *   JOB -> command found? scratch, guard -> [agents of further hosts]
  *       -> READY -> START -> ranks run -> OUTPUT.. FAILED.. -> DONE -> STOP|FINISH -> exit
  *
+ * or, in an elastic job (crew.c),
+ *
+ *       -> READY -> SPAWN|KILL|MEMBER.. -> OUTPUT.. EXITED.. -> STOP|FINISH -> DONE, exit
+ *
  * horovodrun decides; this agent reports events and does what horovodrun sends
  * (uplink.c). When the connection ends, for any reason, the ranks are stopped. In a tree
  * of agents it starts the agents of its share of hosts, and passes horovodrun's messages
@@ -28,6 +32,7 @@
 #include "runtime/launch/gpu_info.h"
 #include "runtime/launch/live_host.h"
 #include "runtime/launch/local_ranks.h"
+#include "runtime/launch/remote_crew.h"
 #include "runtime/launch/remote_tree.h"
 #include "runtime/launch/scratch.h"
 #include "runtime/launch/self.h"
@@ -62,6 +67,7 @@ struct remote_agent {
     struct tf_world tf;
     uint32_t n;
     struct local_ranks *local;
+    struct crew *crew; /* of an elastic job: local is its */
     struct live_host live;
     struct local_ranks_event ev;
     int gpu_fd; /* source of the line about GPUs; -1: none */
@@ -163,6 +169,93 @@ static void remote_agent_send_ready(struct remote_agent *a)
     uplink_send(&a->up, ERRAND_READY, &b);
 }
 
+static void remote_agent_show_placement(struct remote_agent *a)
+{
+    CLEANUP(strbuf_release) struct strbuf table = {0};
+    if (!a->e.is_verbose)
+        return;
+    strbuf_init(&table, UPLINK_NOTE_MAX_BYTES);
+    placement_table(&a->placement, a->ranks, a->n, *a->e.nics ? a->e.nics : NULL,
+                    &table);
+    uplink_note(&a->up, strbuf_str(&table));
+}
+
+/* What all ranks of this host have in common, but the place. Writes the files that it
+ * names. */
+static int remote_agent_make_contract(struct remote_agent *a,
+                                      struct contract *ret,
+                                      struct err *err)
+{
+    struct token token;
+    int rc;
+
+    contract_init(ret);
+    ret->launcher = LAUNCHER_RINGMASTER;
+    ret->token_source = TOKEN_FILE;
+    (void)snprintf(ret->job_id, sizeof(ret->job_id), "%s", a->e.job_id);
+    (void)snprintf(ret->iface, sizeof(ret->iface), "%s", a->e.iface);
+    (void)snprintf(ret->token_file, sizeof(ret->token_file), "%s",
+                   a->scratch.token_file);
+    (void)snprintf(ret->hostfile, sizeof(ret->hostfile), "%s", a->scratch.hostfile);
+    session_job_token(&a->root, a->e.seed, &token);
+    rc = scratch_write(&a->scratch, &token, &a->e.hosts, err);
+    a->tf.ports = port_derive(&token, "TF_CONFIG");
+    token_wipe(&token);
+    a->config.stats_dir = stats_dir_choose(environment_get(&a->env, "HVD_STATS_DIR"),
+                                           a->scratch.stats_dir);
+    return rc;
+}
+
+static int
+remote_agent_start_ranks(struct remote_agent *a, int *ret_code, struct err *err)
+{
+    const struct errand_start *s = &a->start;
+    struct contract c;
+    int rc = remote_agent_make_contract(a, &c, err);
+    c.rdv_port = s->rdv_port;
+    c.master_port = s->master_port;
+    (void)snprintf(c.rdv_host, sizeof(c.rdv_host), "%s", s->rdv_host);
+    (void)snprintf(c.master_addr, sizeof(c.master_addr), "%s", s->reach.v[0].name);
+    a->tf.roles = a->e.roles;
+    a->tf.hosts = &s->reach;
+    a->tf.np = a->e.np;
+    if (rc == 0)
+        rc = contracts_make(&a->e.hosts, a->e.np, a->host, &c, &a->ranks, &a->n, err);
+    if (rc < 0)
+        return rc;
+    const char *binding = *a->e.binding ? a->e.binding : NULL;
+    if ((rc = placement_make(binding, a->n, &a->placement, err)) < 0)
+        return rc;
+    remote_agent_show_placement(a);
+    a->config.placement = &a->placement;
+    a->config.tf = a->e.roles.framework == FRAMEWORK_HVD ? NULL : &a->tf;
+    a->config.n = a->n;
+    a->config.ranks = a->ranks;
+    rc = local_ranks_new(&a->config, a->signals, &a->guard, &a->local, err);
+    return rc < 0 ? rc : local_ranks_start(a->local, ret_code, err);
+}
+
+static int remote_agent_open_crew(struct remote_agent *a, struct err *err)
+{
+    struct contract common;
+    const struct remote_crew c = {.up = &a->up,
+                                  .e = &a->e,
+                                  .host = a->host,
+                                  .common = &common,
+                                  .run = &a->config,
+                                  .signals = a->signals,
+                                  .guard = &a->guard};
+    int rc = remote_agent_make_contract(a, &common, err);
+    if (rc == 0)
+        rc = placement_make(*a->e.binding ? a->e.binding : NULL, a->e.elastic_slots,
+                            &a->placement, err);
+    a->config.placement = &a->placement;
+    rc = rc < 0 ? rc : remote_crew_open(&c, &a->crew, err);
+    if (rc == 0)
+        a->local = crew_ranks(a->crew);
+    return rc;
+}
+
 static int remote_agent_take_job(struct remote_agent *a,
                                  uint32_t host,
                                  struct bytes_reader *r,
@@ -186,65 +279,14 @@ static int remote_agent_take_job(struct remote_agent *a,
     uplink_begin_job(&a->up, a->e.hosts.v[host].name);
     log_set_tag("hvd-agent", a->e.hosts.v[host].name);
     int code = remote_agent_prepare(a, &why);
+    if (!code && a->e.elastic_slots && remote_agent_open_crew(a, &why) < 0)
+        code = 125;
     if (code) {
         uplink_fail(&a->up, code, 0, why.text);
         return 0; /* horovodrun will send STOP */
     }
     remote_agent_send_ready(a);
     return 0;
-}
-
-static void remote_agent_show_placement(struct remote_agent *a)
-{
-    CLEANUP(strbuf_release) struct strbuf table = {0};
-    if (!a->e.is_verbose)
-        return;
-    strbuf_init(&table, UPLINK_NOTE_MAX_BYTES);
-    placement_table(&a->placement, a->ranks, a->n, *a->e.nics ? a->e.nics : NULL,
-                    &table);
-    uplink_note(&a->up, strbuf_str(&table));
-}
-
-static int
-remote_agent_start_ranks(struct remote_agent *a, int *ret_code, struct err *err)
-{
-    const struct errand_start *s = &a->start;
-    struct contract c;
-    struct token token;
-    contract_init(&c);
-    c.launcher = LAUNCHER_RINGMASTER;
-    c.rdv_port = s->rdv_port;
-    c.master_port = s->master_port;
-    c.token_source = TOKEN_FILE;
-    (void)snprintf(c.rdv_host, sizeof(c.rdv_host), "%s", s->rdv_host);
-    (void)snprintf(c.master_addr, sizeof(c.master_addr), "%s", s->reach.v[0].name);
-    (void)snprintf(c.job_id, sizeof(c.job_id), "%s", a->e.job_id);
-    (void)snprintf(c.iface, sizeof(c.iface), "%s", a->e.iface);
-    (void)snprintf(c.token_file, sizeof(c.token_file), "%s", a->scratch.token_file);
-    (void)snprintf(c.hostfile, sizeof(c.hostfile), "%s", a->scratch.hostfile);
-    session_job_token(&a->root, a->e.seed, &token);
-    int rc = scratch_write(&a->scratch, &token, &a->e.hosts, err);
-    a->tf = (struct tf_world){.roles = a->e.roles,
-                              .hosts = &s->reach,
-                              .np = a->e.np,
-                              .ports = port_derive(&token, "TF_CONFIG")};
-    token_wipe(&token);
-    if (rc == 0)
-        rc = contracts_make(&a->e.hosts, a->e.np, a->host, &c, &a->ranks, &a->n, err);
-    if (rc < 0)
-        return rc;
-    const char *binding = *a->e.binding ? a->e.binding : NULL;
-    if ((rc = placement_make(binding, a->n, &a->placement, err)) < 0)
-        return rc;
-    remote_agent_show_placement(a);
-    a->config.placement = &a->placement;
-    a->config.tf = a->e.roles.framework == FRAMEWORK_HVD ? NULL : &a->tf;
-    a->config.n = a->n;
-    a->config.ranks = a->ranks;
-    a->config.stats_dir = stats_dir_choose(environment_get(&a->env, "HVD_STATS_DIR"),
-                                           a->scratch.stats_dir);
-    rc = local_ranks_new(&a->config, a->signals, &a->guard, &a->local, err);
-    return rc < 0 ? rc : local_ranks_start(a->local, ret_code, err);
 }
 
 static void remote_agent_send_live(void *arg,
@@ -322,8 +364,14 @@ static int remote_agent_take_own(struct remote_agent *a,
         return 0;
     case ERRAND_EXAMINE:
         number = bytes_u32(r);
-        if (a->local && !a->is_ending)
+        if (a->local && !a->crew && !a->is_ending)
             live_host_examine(&a->live, number);
+        return 0;
+    case ERRAND_SPAWN:
+    case ERRAND_KILL:
+    case ERRAND_MEMBER:
+        if (a->crew && !a->is_ending)
+            remote_crew_take(a->crew, (enum errand_type)type, r);
         return 0;
     case ERRAND_JOB:
     case ERRAND_PING:
@@ -335,6 +383,7 @@ static int remote_agent_take_own(struct remote_agent *a,
     case ERRAND_LOST:
     case ERRAND_NOTE:
     case ERRAND_LIVE:
+    case ERRAND_EXITED:
         break;
     }
     return err_set(err, -EPROTO, "message %u is not for an agent", type);
@@ -388,9 +437,11 @@ static void remote_agent_serve_up(struct remote_agent *a)
 static void remote_agent_take_events(struct remote_agent *a)
 {
     while (a->local && local_ranks_next(a->local, &a->ev)) {
-        if (a->ev.kind == LOCAL_RANK_FAILED && !a->ev.is_expected)
+        if (a->crew)
+            crew_take_event(a->crew, &a->ev);
+        if (!a->crew && a->ev.kind == LOCAL_RANK_FAILED && !a->ev.is_expected)
             uplink_report(&a->up, &a->ev.report);
-        if (a->ev.kind == LOCAL_RANK_OK
+        if (!a->crew && a->ev.kind == LOCAL_RANK_OK
             && tf_world_ends_with(&a->tf, &a->ranks[a->ev.index].place))
             uplink_send(&a->up, ERRAND_ENDED, NULL);
         if (a->ev.kind != LOCAL_SIGNAL || a->is_reported || a->is_ending)
@@ -452,7 +503,7 @@ static void
 remote_agent_step_ranks(struct remote_agent *a, struct pollfd *fds, nfds_t n)
 {
     uint64_t due_ns = remote_agent_next_due(a);
-    if (a->up.is_open && !a->is_ending && !local_ranks_has_ended(a->local))
+    if (!a->crew && a->up.is_open && !a->is_ending && !local_ranks_has_ended(a->local))
         live_host_tick(&a->live, a->local, &due_ns);
     local_ranks_step(a->local, fds, n, due_ns);
 }
@@ -467,6 +518,7 @@ static void remote_agent_serve_once(struct remote_agent *a)
     }
     n += links_pollfds(&a->tree.links, fds + n);
     fds[n++] = (struct pollfd){.fd = a->gpu_fd, .events = POLLIN};
+    fds[n++] = (struct pollfd){.fd = a->crew ? crew_fd(a->crew) : -1, .events = POLLIN};
     if (a->local)
         remote_agent_step_ranks(a, fds, n);
     else
@@ -474,6 +526,8 @@ static void remote_agent_serve_once(struct remote_agent *a)
     if (a->up.is_open)
         remote_agent_serve_up(a);
     links_serve(&a->tree.links);
+    if (a->crew)
+        crew_serve(a->crew);
     remote_agent_take_events(a);
     if (gpu_info_next(&a->gpu_fd, &a->gpu_line))
         uplink_note(&a->up, strbuf_str(&a->gpu_line));
@@ -484,7 +538,10 @@ static void remote_agent_serve_once(struct remote_agent *a)
 static void remote_agent_release(struct remote_agent *a)
 {
     live_host_end(&a->live);
-    local_ranks_free(a->local);
+    if (a->crew)
+        crew_close(a->crew);
+    else
+        local_ranks_free(a->local);
     placement_release(&a->placement);
     remote_tree_release(&a->tree);
     guard_stop(&a->guard);

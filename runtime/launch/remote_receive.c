@@ -115,6 +115,10 @@ int remote_receive(struct remote_hosts *h,
     case ERRAND_CREDIT:
     case ERRAND_STOP:
     case ERRAND_FINISH:
+    case ERRAND_SPAWN:
+    case ERRAND_KILL:
+    case ERRAND_MEMBER:
+    case ERRAND_EXITED:
         break;
     }
     return err_set(err, -EPROTO, "message %u is not for horovodrun", f->type);

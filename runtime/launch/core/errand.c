@@ -127,6 +127,7 @@ void errand_write(const struct errand *e, struct strbuf *out)
     bytes_put_u32(out, e->ssh.port);
     bytes_put_u32(out, e->ssh.connect_s);
     bytes_put_u32(out, e->fanout);
+    bytes_put_u32(out, e->elastic_slots);
     errand_put_words(out, &e->argv);
     errand_put_words(out, &e->env);
     errand_put_words(out, &e->vars);
@@ -168,6 +169,9 @@ static void errand_get_rest(struct bytes_reader *r, struct errand *e)
     e->ssh.port = bytes_u32(r);
     e->ssh.connect_s = bytes_u32(r);
     e->fanout = bytes_u32(r);
+    e->elastic_slots = bytes_u32(r);
+    if (e->elastic_slots > HOST_MAX_SLOTS)
+        r->is_bad = true;
     errand_get_words(r, &e->argv);
     errand_get_words(r, &e->env);
     errand_get_words(r, &e->vars);
@@ -220,6 +224,21 @@ int errand_vars(struct errand *e, struct option_var **ret, struct err *err)
     }
     *ret = v;
     return 0;
+}
+
+void errand_process_write(const struct errand_process *s, struct strbuf *out)
+{
+    bytes_put_u32(out, s->slot);
+    bytes_put_u32(out, s->incarnation);
+}
+
+struct errand_process errand_process_read(struct bytes_reader *r)
+{
+    struct errand_process s;
+
+    s.slot = bytes_u32(r);
+    s.incarnation = bytes_u32(r);
+    return s;
 }
 
 void errand_start_write(const struct errand_start *s, struct strbuf *out)

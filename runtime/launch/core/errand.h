@@ -25,6 +25,13 @@
  *   LIVE     to launcher part:4 number:4 bytes
  *                                            what ranks do (live_host.h)
  *   EXAMINE  to agent    number:4            examine all ranks
+ *
+ *   In an elastic job, without START, OUTPUT with the slot in place of the rank:
+ *   SPAWN    to agent    process             start it
+ *   KILL     to agent    process             stop it
+ *   MEMBER   both        process message     pass it on: of wire/member_message.h
+ *   EXITED   to launcher process report      it has ended; exit_code 0: with success
+ *   process is slot:4 incarnation:4
  *   PING     both        - */
 #ifndef RUNTIME_LAUNCH_CORE_ERRAND_H
 #define RUNTIME_LAUNCH_CORE_ERRAND_H
@@ -36,6 +43,7 @@
 #include "runtime/contract/tf_world.h"
 #include "runtime/launch/core/options.h"
 #include "runtime/launch/core/ssh.h"
+#include "runtime/wire/bytes.h"
 
 enum errand_type {
     ERRAND_JOB = 1,
@@ -53,7 +61,11 @@ enum errand_type {
     ERRAND_NOTE,
     ERRAND_PING,
     ERRAND_LIVE,
-    ERRAND_EXAMINE
+    ERRAND_EXAMINE,
+    ERRAND_SPAWN,
+    ERRAND_KILL,
+    ERRAND_MEMBER,
+    ERRAND_EXITED
 };
 #define ERRAND_TO_AGENT_MAX_BYTES    (24u << 20)
 #define ERRAND_TO_LAUNCHER_MAX_BYTES (128u << 10)
@@ -87,6 +99,9 @@ struct errand {
     char agent_path[PATH_MAX];
     struct ssh_how ssh; /* for agents that start other agents */
     uint32_t fanout;    /* 0: no agent starts other agents */
+    /* of each host in an elastic job, where slot i of host h has the number
+     * h * elastic_slots + i; 0: the job is not elastic */
+    uint32_t elastic_slots;
     struct errand_words argv, env,
         vars; /* vars: variables that horovodrun's options set */
 };
@@ -116,6 +131,13 @@ int errand_start_read(const uint8_t *p,
                       size_t n,
                       struct errand_start *ret,
                       struct err *err);
+
+struct errand_process { /* of an elastic job */
+    uint32_t slot, incarnation;
+};
+void errand_process_write(const struct errand_process *s, struct strbuf *out);
+/* The rest of the payload remains in r. */
+struct errand_process errand_process_read(struct bytes_reader *r);
 
 struct errand_ready {
     uint16_t master_port;

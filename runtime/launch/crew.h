@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The processes of an elastic job on this host: starts and stops them as the leader of
+ * the job sends, passes messages between them and the leader, and reports their ends.
+ * One thread. */
+#ifndef RUNTIME_LAUNCH_CREW_H
+#define RUNTIME_LAUNCH_CREW_H
+
+#include "runtime/contract/contract.h"
+#include "runtime/launch/local_ranks.h"
+#include "runtime/launch/member_door.h"
+
+struct crew_config {
+    uint32_t first, n;              /* slots of this host */
+    uint32_t n_hosts, host;         /* for the provisional places */
+    const struct contract *common;  /* of all processes; copied */
+    struct local_ranks_config *run; /* the caller's; ranks and n are set here */
+    struct signals *signals;
+    struct guard *guard;
+    /* Each is called with arg, in this thread. */
+    void (*on_message)(
+        void *arg, uint32_t slot, uint32_t incarnation, const uint8_t *p, size_t n);
+    /* exit_code and signal 0: with success. report is the callee's to change. */
+    void (*on_exit)(void *arg,
+                    uint32_t slot,
+                    uint32_t incarnation,
+                    struct report *report);
+    void *arg;
+};
+struct crew;
+
+int crew_open(const struct crew_config *c, struct crew **ret, struct err *err);
+void crew_close(struct crew *c); /* kills processes that still run; accepts NULL */
+struct local_ranks *crew_ranks(struct crew *c);
+/* A process that cannot be started is reported as one that has ended. A slot that is not
+ * of this host, or whose process still runs, is ignored. */
+void crew_spawn(struct crew *c, uint32_t slot, uint32_t incarnation);
+void crew_kill(struct crew *c, uint32_t slot, uint32_t incarnation);
+void crew_send(
+    struct crew *c, uint32_t slot, uint32_t incarnation, const void *p, size_t n);
+/* For an event of crew_ranks about a process. */
+void crew_take_event(struct crew *c, struct local_ranks_event *ev);
+int crew_fd(const struct crew *c); /* to poll for POLLIN */
+void crew_serve(struct crew *c);
+
+#endif
