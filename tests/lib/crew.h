@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simulated elastic jobs: a leader (elastic.c), workers and their processes, with messages
- * that take time, and faults: processes that fail or hang, lost and drained workers, a lost
- * leader, several at once and while a world forms.
+ * that take time, and faults: processes that fail or hang, lost and drained workers, numbers
+ * of slots that change, a lost leader, several at once and while a world forms.
  *
  * Time is in ticks of 100 ms. All messages between the leader and a worker keep their
  * order, as on a connection; a new connection has a new epoch.
@@ -37,6 +37,8 @@ enum bug {
     BUG_NEW_FIRST,       /* rank 0 is the youngest process */
     BUG_LOST_UNSEEN,     /* a lost worker is not reported */
     BUG_FEW,             /* a world smaller than the minimum is formed */
+    BUG_ALL_SLOTS,       /* slots that a worker does not offer are used */
+    BUG_NO_NOTIFY,       /* members in slots that are drained are not notified */
     BUG_LAST,
 };
 
@@ -68,7 +70,8 @@ struct crew {
     struct elastic leader;
     bool has_leader, is_finished;
     bool is_first_world; /* the next one is the leader's first */
-    bool is_up[W_MAX], is_connected[W_MAX], is_drained[W_MAX];
+    bool is_up[W_MAX], is_connected[W_MAX];
+    uint32_t n_offered[W_MAX]; /* slots; 0: the worker is drained */
     uint32_t epoch[W_MAX], back[W_MAX], last_due[2][W_MAX];
     struct proc procs[SLOTS_MAX];
     struct msg msgs[MSG_MAX];
@@ -89,6 +92,7 @@ struct crew {
 uint32_t crew_random(struct crew *c, uint32_t n); /* below n */
 uint64_t crew_ns(const struct crew *c);
 uint32_t crew_worker(const struct crew *c, uint32_t slot);
+bool crew_offers(const struct crew *c, uint32_t slot);
 void crew_send(struct crew *c, struct msg m);
 bool proc_is_in(const struct proc *p, int world);
 void proc_wait(struct crew *c, uint32_t slot); /* it leaves its world, or has started */
@@ -97,6 +101,7 @@ void proc_step(struct crew *c, uint32_t slot); /* in a tick */
 /* crew_lead.c */
 void crew_lead(struct crew *c);
 void crew_connect(struct crew *c, uint32_t worker);
+void crew_offer(struct crew *c, uint32_t worker, uint32_t n); /* slots from now on */
 void crew_deliver(struct crew *c); /* the messages that are due */
 /* crew_job.c */
 void crew_begin(struct crew *c, uint64_t seed, enum bug bug);

@@ -11,7 +11,7 @@ static void crew_lose_worker(struct crew *c, uint32_t worker)
     if (!c->is_up[worker])
         return;
     crew_send(c, (struct msg){.kind = M_LOST, .worker = worker});
-    c->is_up[worker] = c->is_drained[worker] = false;
+    c->is_up[worker] = false;
     c->back[worker] = c->now + 5 + crew_random(c, 30 * SECONDS);
     for (uint32_t i = worker * c->slots; i < (worker + 1) * c->slots; i++)
         c->procs[i].state = P_NONE;
@@ -64,11 +64,8 @@ static void crew_fault(struct crew *c)
         }
         break;
     case 3:
-        if (c->is_up[worker] && !c->is_drained[worker] && c->has_leader
-            && c->is_connected[worker]) {
-            c->is_drained[worker] = true;
-            elastic_drain_worker(&c->leader, worker);
-        }
+        if (c->is_up[worker] && c->n_offered[worker] > 0) /* 0: it will be gone soon */
+            crew_offer(c, worker, crew_random(c, c->slots + 1));
         break;
     default:
         if (p->state != P_NONE) /* another cause each time */
@@ -77,7 +74,8 @@ static void crew_fault(struct crew *c)
     }
 }
 
-/* Workers and leaders that were lost come back; drained workers go. */
+/* Workers and leaders that were lost come back; drained workers go; others offer all slots
+ * again. */
 static void crew_mend(struct crew *c)
 {
     struct err err = ERR_INIT;
@@ -91,13 +89,20 @@ static void crew_mend(struct crew *c)
         c->has_leader = true;
     }
     for (uint32_t w = 0; w < c->n_workers; w++) {
-        if (!c->is_up[w] && c->now >= c->back[w])
+        if (!c->is_up[w] && c->now >= c->back[w]) {
             c->is_up[w] = true;
+            c->n_offered[w] = 1 + crew_random(c, c->slots);
+        }
         if (c->has_leader && c->is_up[w] && !c->is_connected[w]
             && crew_random(c, 10) == 0)
             crew_connect(c, w);
-        if (c->is_drained[w] && crew_random(c, 20 * SECONDS) == 0)
+        if (!c->is_up[w] || c->n_offered[w] == c->slots
+            || crew_random(c, 20 * SECONDS) > 0)
+            continue;
+        if (c->n_offered[w] == 0)
             crew_lose_worker(c, w);
+        else
+            crew_offer(c, w, c->slots);
     }
 }
 
@@ -129,8 +134,10 @@ void crew_begin(struct crew *c, uint64_t seed, enum bug bug)
         c->config.min_ranks
         + crew_random(c, c->config.max_ranks - c->config.min_ranks + 1);
     c->config.n_spares = crew_random(c, 3);
-    for (uint32_t i = 0; i < c->n_workers; i++)
+    for (uint32_t i = 0; i < c->n_workers; i++) {
         c->is_up[i] = true;
+        c->n_offered[i] = 1 + crew_random(c, c->slots);
+    }
     /* the first leader adopts nothing */
     crew_mend(c);
     c->leader.is_adopting = false;

@@ -11,7 +11,8 @@ static void crew_check_form(struct crew *c, const struct sim_world *w)
     const struct sim_world *before =
         c->is_first_world ? NULL : &c->worlds[c->n_worlds - 1];
     const struct elastic *e = &c->leader;
-    uint32_t least = c->n_worlds ? c->config.min_ranks : c->config.start_ranks;
+    uint32_t least = c->n_worlds ? c->config.min_ranks : c->config.start_ranks,
+             n_new = 0;
 
     CREW_EXPECT(c, w->n >= least && w->n <= c->config.max_ranks,
                 "world %u has %u ranks, not %u to %u", w->generation, w->n, least,
@@ -23,11 +24,16 @@ static void crew_check_form(struct crew *c, const struct sim_world *w)
         CREW_EXPECT(c, w->since[0] <= w->since[r], "rank %u is older than rank 0", r);
         CREW_EXPECT(c, e->slots[w->slot[r]].rank == r, "slot %u has two ranks",
                     w->slot[r]);
+        CREW_EXPECT(c, crew_offers(c, w->slot[r]), "slot %u of world %u is drained",
+                    w->slot[r], w->generation);
+        n_new += c->procs[w->slot[r]].generation == 0;
         for (uint32_t q = 0; before && q < before->n; q++)
             if (before->slot[q] == w->slot[r]
                 && before->incarnation[q] == w->incarnation[r] && q < w->n && r != 0)
                 CREW_EXPECT(c, q == r, "rank %u became rank %u of %u", q, r, w->n);
     }
+    CREW_EXPECT(c, elastic_count_new(e) == n_new, "world %u has %u new ranks, not %u",
+                w->generation, n_new, elastic_count_new(e));
 }
 
 static void crew_form(struct crew *c)
@@ -77,12 +83,12 @@ static void crew_send_members(struct crew *c, enum elastic_act act)
 static void crew_check_stop(struct crew *c, const struct elastic_action *a)
 {
     const struct proc *p = &c->procs[a->slot];
-    uint32_t worker = crew_worker(c, a->slot);
 
     CREW_EXPECT(c,
                 p->incarnation != a->incarnation || p->state == P_NONE
-                    || p->state == P_HUNG || c->is_drained[worker] || c->is_finished
-                    || !c->is_up[worker] || elastic_next_ns(&c->leader) == UINT64_MAX,
+                    || p->state == P_HUNG || !crew_offers(c, a->slot) || c->is_finished
+                    || !c->is_up[crew_worker(c, a->slot)]
+                    || elastic_next_ns(&c->leader) == UINT64_MAX,
                 "a process in slot %u (state %d) is stopped", a->slot, (int)p->state);
 }
 
@@ -93,6 +99,8 @@ static void crew_act(struct crew *c, const struct elastic_action *a)
     case ELASTIC_STOP:
         if (a->act == ELASTIC_STOP)
             crew_check_stop(c, a);
+        else
+            CREW_EXPECT(c, crew_offers(c, a->slot), "slot %u is not offered", a->slot);
         crew_send(c, (struct msg){.kind = M_ACT,
                                   .act = a->act,
                                   .worker = crew_worker(c, a->slot),
@@ -127,6 +135,19 @@ static void crew_plant(struct crew *c, struct elastic_action *a)
     e->slots[first].rank = e->n_members - 1;
 }
 
+/* The leader waits for events: members in slots that are drained have been notified. */
+static void crew_check_rest(struct crew *c)
+{
+    const struct elastic *e = &c->leader;
+
+    for (uint32_t i = 0; i < e->n_slots && e->state == ELASTIC_RUNNING; i++)
+        CREW_EXPECT(c,
+                    e->slots[i].state != SLOT_MEMBER || crew_offers(c, i)
+                        || e->has_notified || e->is_adopting
+                        || !c->is_connected[crew_worker(c, i)],
+                    "slot %u is drained, and its world is not notified", i);
+}
+
 void crew_lead(struct crew *c)
 {
     struct elastic_action a;
@@ -146,6 +167,18 @@ void crew_lead(struct crew *c)
         crew_plant(c, &a);
         crew_act(c, &a);
     }
+    crew_check_rest(c);
+}
+
+void crew_offer(struct crew *c, uint32_t worker, uint32_t n)
+{
+    c->n_offered[worker] = n;
+    if (c->has_leader && c->is_connected[worker])
+        elastic_offer_slots(&c->leader, worker, c->bug == BUG_ALL_SLOTS ? c->slots : n);
+    for (uint32_t i = worker * c->slots;
+         c->bug == BUG_NO_NOTIFY && c->has_leader && i < (worker + 1) * c->slots; i++)
+        if (c->leader.slots[i].state == SLOT_MEMBER)
+            c->leader.slots[i].is_drained = false;
 }
 
 /* What a worker has, for a new leader; or, too late, it has nothing. */
@@ -155,9 +188,7 @@ void crew_connect(struct crew *c, uint32_t worker)
 
     c->is_connected[worker] = true;
     c->epoch[worker]++;
-    elastic_add_worker(e, worker);
-    if (c->is_drained[worker])
-        elastic_drain_worker(e, worker);
+    crew_offer(c, worker, c->n_offered[worker]);
     for (uint32_t i = worker * c->slots; i < (worker + 1) * c->slots; i++) {
         struct proc *p = &c->procs[i];
 

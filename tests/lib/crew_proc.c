@@ -37,6 +37,11 @@ uint32_t crew_worker(const struct crew *c, uint32_t slot)
     return slot / c->slots;
 }
 
+bool crew_offers(const struct crew *c, uint32_t slot)
+{
+    return slot % c->slots < c->n_offered[crew_worker(c, slot)];
+}
+
 static void
 crew_report(struct crew *c, enum msg_kind kind, uint32_t slot, uint64_t cause)
 {

@@ -1,138 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* elastic.c, decision by decision. What the leader does is one line: "start 0, start 1",
- * "form 2: 1 0 3" (generation, slots by rank), "break", "notify", "stop 3", "end". */
-#include "runtime/launch/core/elastic.h"
-
-#include "runtime/base/mem.h"
-#include "tests/unit/unit.h"
-
-#define S 1000000000ull
-
-static struct elastic e;
-static uint64_t now;
-
-static void job_begin(uint32_t workers, uint32_t slots, uint32_t least, uint32_t most)
-{
-    const struct elastic_config c = {.n_workers = workers,
-                                     .slots = slots,
-                                     .start_ranks = least,
-                                     .min_ranks = least,
-                                     .max_ranks = most,
-                                     .reset_limit = ELASTIC_NO_LIMIT,
-                                     .wait_ns = 600 * S,
-                                     .leave_ns = 30 * S,
-                                     .exclude_ns = 10 * S,
-                                     .exclude_max_ns = 25 * S};
-    struct err err = ERR_INIT;
-
-    elastic_release(&e);
-    now = S;
-    assert_int_equal(elastic_init(&e, &c, now, &err), 0);
-}
-
-static void workers_come(void)
-{
-    for (uint32_t i = 0; i < e.config.n_workers; i++)
-        elastic_add_worker(&e, i);
-}
-
-static void put_action(const struct elastic_action *a, struct strbuf *out)
-{
-    static const char *const names[] = {"start", "stop",   "form",
-                                        "break", "notify", "end"};
-
-    strbuf_printf(out, "%s%s", out->n ? ", " : "", names[a->act]);
-    if (a->act == ELASTIC_START || a->act == ELASTIC_STOP)
-        strbuf_printf(out, " %u", a->slot);
-    if (a->act != ELASTIC_FORM)
-        return;
-    strbuf_printf(out, " %u:", e.generation);
-    for (uint32_t r = 0; r < e.n_members; r++)
-        strbuf_printf(out, " %u", e.members[r]);
-}
-
-/* All that the leader does now is this. */
-static void leader_does(const char *want)
-{
-    CLEANUP(strbuf_release) struct strbuf out = {0};
-    struct elastic_action a;
-
-    strbuf_init(&out, 4096);
-    while (elastic_next(&e, now, &a))
-        put_action(&a, &out);
-    assert_string_equal(strbuf_str(&out), want);
-}
-
-static uint32_t slot_incarnation(uint32_t slot)
-{
-    return e.slots[slot].incarnation;
-}
-
-static void slot_reports(uint32_t slot)
-{
-    elastic_take_ready(&e, slot, slot_incarnation(slot), e.slots[slot].generation, now);
-}
-
-static void slot_fails(uint32_t slot, uint64_t cause)
-{
-    elastic_take_failure(&e, slot, slot_incarnation(slot), cause, now);
-}
-
-static void slot_succeeds(uint32_t slot)
-{
-    elastic_take_done(&e, slot, slot_incarnation(slot), now);
-}
-
-/* Those of a broken world report. */
-static void members_report(void)
-{
-    for (uint32_t i = 0; i < e.n_slots; i++)
-        if (e.slots[i].state == SLOT_MEMBER)
-            slot_reports(i);
-}
-
-/* A job whose processes have started and whose first world has formed. */
-static void job_runs(uint32_t workers, uint32_t slots, uint32_t least, uint32_t most)
-{
-    struct elastic_action a;
-
-    job_begin(workers, slots, least, most);
-    workers_come();
-    while (elastic_next(&e, now, &a))
-        ;
-    for (uint32_t i = 0; i < e.n_slots; i++)
-        slot_reports(i);
-    while (elastic_next(&e, now, &a))
-        ;
-    assert_int_equal(e.state, ELASTIC_RUNNING);
-}
-
-/* All processes do what they are asked to, until a world works. */
-static void job_settle(void)
-{
-    struct elastic_action a;
-
-    for (int n = 0; n < 5; n++) {
-        while (elastic_next(&e, now, &a))
-            ;
-        for (uint32_t i = 0; i < e.n_slots; i++)
-            if (e.slots[i].state == SLOT_STARTING)
-                slot_reports(i);
-        if (e.state == ELASTIC_WAITING || e.has_notified)
-            members_report();
-    }
-}
+/* elastic.c, decision by decision. */
+#include "tests/unit/launch_leader.h"
 
 UNIT_TEST(the_first_world_waits_for_its_ranks)
 {
     job_begin(2, 2, 3, 4);
     leader_does("");
-    elastic_add_worker(&e, 0);
+    worker_comes(0);
     leader_does("start 0, start 1");
     slot_reports(0);
     slot_reports(1);
     leader_does("");
-    elastic_add_worker(&e, 1);
+    worker_comes(1);
     leader_does("start 2, start 3");
     slot_reports(3);
     leader_does("form 1: 0 1 3");
@@ -149,7 +28,7 @@ UNIT_TEST(a_loss_costs_no_wait_and_the_replacement_joins_at_a_commit)
     slot_reports(3);
     leader_does("form 2: 0 3 2"); /* rank 2 stays, rank 3 fills the gap */
     slot_reports(1);
-    leader_does("notify");
+    leader_does("notify added");
     members_report();
     leader_does("form 3: 0 3 2 1");
 }
@@ -188,30 +67,13 @@ UNIT_TEST(rank_0_is_the_oldest_process)
     members_report();
     leader_does("form 2: 0 3 2");
     slot_reports(1);
-    leader_does("notify");
+    leader_does("notify added");
     members_report();
     leader_does("form 3: 0 3 2 1");
     elastic_lose_worker(&e, 0, now);
     leader_does("break");
     members_report();
     leader_does("form 4: 3 1 2"); /* 1 is the youngest */
-}
-
-UNIT_TEST(a_lost_worker_comes_back_with_new_processes)
-{
-    job_runs(2, 2, 2, 4);
-    elastic_lose_worker(&e, 1, now);
-    leader_does("break");
-    members_report();
-    leader_does("form 2: 0 1");
-    elastic_add_worker(&e, 1);
-    leader_does("start 2, start 3");
-    elastic_take_ready(&e, 2, 1, 1, now); /* the process that was lost */
-    leader_does("");
-    elastic_take_ready(&e, 0, 1, 1, now); /* of its world before */
-    leader_does("");
-    slot_reports(2);
-    leader_does("notify");
 }
 
 UNIT_TEST(a_member_that_does_not_leave_a_broken_world_is_stopped)
@@ -333,41 +195,6 @@ UNIT_TEST(a_job_below_its_minimum_waits_with_a_deadline_and_says_for_what)
     assert_true(elastic_next_ns(&e) == UINT64_MAX);
 }
 
-UNIT_TEST(a_drained_worker_leaves_at_a_commit)
-{
-    job_runs(2, 2, 2, 4);
-    elastic_drain_worker(&e, 0);
-    leader_does("notify");
-    leader_does("");
-    slot_reports(0);
-    leader_does("stop 0, break"); /* it is not in the next world */
-    members_report();
-    leader_does("stop 1, form 2: 2 3");
-    slot_fails(0, 0);
-    slot_fails(1, 0);
-    leader_does("");
-    elastic_lose_worker(&e, 0, now);
-    elastic_add_worker(&e, 0);
-    leader_does("start 0, start 1");
-}
-
-UNIT_TEST(no_process_starts_on_a_drained_worker)
-{
-    job_begin(2, 2, 4, 4);
-    workers_come();
-    elastic_drain_worker(&e, 1);
-    leader_does("start 0, start 1");
-    job_runs(2, 2, 1, 4);
-    e.slots[2].state = SLOT_EXCLUDED;
-    e.slots[2].until_ns = now;
-    elastic_drain_worker(&e, 1);
-    leader_does("notify");
-    elastic_lose_worker(&e, 1, now);
-    elastic_add_worker(&e, 1);
-    members_report();
-    leader_does("start 2, start 3, form 2: 0 1");
-}
-
 UNIT_TEST(resets_are_limited)
 {
     job_runs(2, 1, 1, 2);
@@ -439,12 +266,12 @@ UNIT_TEST(a_job_is_resized_at_a_commit)
     assert_int_equal(elastic_resize(&e, 1, 4, &err), 0);
     leader_does("start 2, start 3");
     slot_reports(2);
-    leader_does("notify");
+    leader_does("notify added");
     slot_reports(3);
     members_report();
     leader_does("form 2: 0 1 2 3");
     assert_int_equal(elastic_resize(&e, 1, 3, &err), 0);
-    leader_does("notify");
+    leader_does("notify removed");
     members_report();
     leader_does("form 3: 0 1 2");
     assert_int_equal(elastic_resize(&e, 3, 2, &err), -EINVAL);
@@ -452,17 +279,6 @@ UNIT_TEST(a_job_is_resized_at_a_commit)
                         "3, 3 and 2 ranks at least, at the start and at most: "
                         "not in this order, or less than 1");
     assert_int_equal(e.config.max_ranks, 3);
-}
-
-static void leader_adopts(uint32_t slot, uint32_t generation, uint32_t rank, uint32_t n)
-{
-    elastic_adopt(&e, slot,
-                  &(struct elastic_process){.incarnation = 5,
-                                            .is_member = true,
-                                            .generation = generation,
-                                            .rank = rank,
-                                            .n_ranks = n,
-                                            .since = 1 + slot});
 }
 
 UNIT_TEST(a_new_leader_continues_with_a_whole_world)
@@ -482,7 +298,7 @@ UNIT_TEST(a_new_leader_continues_with_a_whole_world)
     leader_adopts(0, 9, 0, 1); /* too late */
     assert_int_equal(e.generation, 6);
     slot_reports(1);
-    leader_does("notify");
+    leader_does("notify added");
     members_report();
     leader_does("form 131073: 0 2 1"); /* the oldest, then the rank that is kept */
 }
@@ -491,7 +307,7 @@ UNIT_TEST(a_new_leader_ends_a_world_of_which_some_are_missing)
 {
     job_begin(3, 1, 1, 3);
     elastic_take_over(&e, 1, now);
-    elastic_add_worker(&e, 0);
+    worker_comes(0);
     leader_adopts(0, 6, 1, 2);
     now += 30 * S;
     leader_does("break");
@@ -545,13 +361,6 @@ UNIT_TEST(bounds_that_make_no_sense_are_refused)
         assert_string_equal(err.text, rows[i].why);
         elastic_release(&x);
     }
-}
-
-static int job_release(void **state)
-{
-    (void)state;
-    elastic_release(&e);
-    return 0;
 }
 
 UNIT_MAIN(NULL, job_release)

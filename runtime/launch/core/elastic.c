@@ -33,12 +33,13 @@
 
 #include "runtime/base/mem.h"
 #include "runtime/launch/core/elastic_ranks.h"
+#include "runtime/launch/core/elastic_slots.h"
+#include "runtime/wire/member_message.h"
 
-#define LOOPS_MAX      3
-#define SLOT_FAILURES  2
-#define SLOTS_MAX      65536u
-#define EXCLUDE_SHIFTS 20
-#define RESETS_MAX     ((1u << ELASTIC_TERM_BITS) - 2) /* a term has no more worlds */
+#define LOOPS_MAX     3
+#define SLOT_FAILURES 2
+#define SLOTS_MAX     65536u
+#define RESETS_MAX    ((1u << ELASTIC_TERM_BITS) - 2) /* a term has no more worlds */
 
 /* --- begin and end ---------------------------------------------------------------- */
 
@@ -74,9 +75,8 @@ int elastic_init(struct elastic *e,
     e->slots = mem_calloc(e->n_slots, sizeof(*e->slots));
     e->members = mem_calloc(e->n_slots, sizeof(*e->members));
     e->candidates = mem_calloc(e->n_slots, sizeof(*e->candidates));
-    e->is_drained = mem_calloc(c->n_workers, sizeof(*e->is_drained));
     e->wait_ns = now_ns + c->wait_ns;
-    if (e->slots && e->members && e->candidates && e->is_drained)
+    if (e->slots && e->members && e->candidates)
         return 0;
     elastic_release(e);
     return err_set(err, -ENOMEM, "out of memory for %u workers", c->n_workers);
@@ -87,7 +87,6 @@ void elastic_release(struct elastic *e)
     mem_free(e->slots);
     mem_free(e->members);
     mem_free(e->candidates);
-    mem_free(e->is_drained);
     memset(e, 0, sizeof(*e));
 }
 
@@ -105,70 +104,6 @@ int elastic_resize(struct elastic *e,
     if (rc == 0)
         e->config = c;
     return rc;
-}
-
-/* --- slots ------------------------------------------------------------------------ */
-
-static uint32_t slot_worker(const struct elastic *e, uint32_t slot)
-{
-    return slot / e->config.slots;
-}
-
-/* [config.slots]; NULL: there is no such worker. */
-static struct elastic_slot *worker_slots(const struct elastic *e, uint32_t worker)
-{
-    return worker < e->config.n_workers ? &e->slots[worker * e->config.slots] : NULL;
-}
-
-static bool slot_is_live(const struct elastic_slot *s)
-{
-    return s->state == SLOT_STARTING || s->state == SLOT_READY
-           || s->state == SLOT_MEMBER;
-}
-
-/* The slot, if it has this process. */
-static struct elastic_slot *
-elastic_find(const struct elastic *e, uint32_t slot, uint32_t incarnation)
-{
-    struct elastic_slot *s = slot < e->n_slots ? &e->slots[slot] : NULL;
-
-    return s && slot_is_live(s) && s->incarnation == incarnation ? s : NULL;
-}
-
-static uint32_t elastic_count(const struct elastic *e, enum slot_state state)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < e->n_slots; i++)
-        n += e->slots[i].state == state && !e->slots[i].is_stopping;
-    return n;
-}
-
-static uint32_t elastic_count_live(const struct elastic *e)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < e->n_slots; i++)
-        n += slot_is_live(&e->slots[i]) && !e->slots[i].is_stopping;
-    return n;
-}
-
-static bool elastic_has_member(const struct elastic *e)
-{
-    for (uint32_t i = 0; i < e->n_slots; i++)
-        if (e->slots[i].state == SLOT_MEMBER)
-            return true;
-    return false;
-}
-
-/* Its process has ended. */
-static void slot_empty(struct elastic *e, uint32_t slot)
-{
-    struct elastic_slot *s = &e->slots[slot];
-
-    s->state = e->is_drained[slot_worker(e, slot)] ? SLOT_ABSENT : SLOT_IDLE;
-    s->is_stopping = false;
-    s->generation = s->since = s->rank = 0;
 }
 
 /* --- worlds ----------------------------------------------------------------------- */
@@ -220,23 +155,20 @@ static void elastic_form(struct elastic *e, uint32_t n_ready)
     e->is_break_due = e->has_notified = e->has_counted = false;
 }
 
-/* --- workers ---------------------------------------------------------------------- */
-
-void elastic_add_worker(struct elastic *e, uint32_t worker)
+uint32_t elastic_count_new(const struct elastic *e)
 {
-    struct elastic_slot *v = worker_slots(e, worker);
+    uint32_t n = 0;
 
-    if (!v)
-        return;
-    e->is_drained[worker] = false;
-    for (uint32_t i = 0; i < e->config.slots; i++)
-        if (v[i].state == SLOT_ABSENT)
-            v[i].state = SLOT_IDLE;
+    for (uint32_t r = 0; r < e->n_members; r++)
+        n += e->slots[e->members[r]].since == e->generation;
+    return n;
 }
+
+/* --- workers ---------------------------------------------------------------------- */
 
 void elastic_lose_worker(struct elastic *e, uint32_t worker, uint64_t now_ns)
 {
-    struct elastic_slot *v = worker_slots(e, worker);
+    struct elastic_slot *v = elastic_worker_slots(e, worker);
 
     for (uint32_t i = 0; v && i < e->config.slots; i++) {
         if (v[i].state == SLOT_DONE)
@@ -247,18 +179,6 @@ void elastic_lose_worker(struct elastic *e, uint32_t worker, uint64_t now_ns)
         v[i] = (struct elastic_slot){.state = SLOT_ABSENT,
                                      .incarnation = v[i].incarnation};
     }
-}
-
-void elastic_drain_worker(struct elastic *e, uint32_t worker)
-{
-    struct elastic_slot *v = worker_slots(e, worker);
-
-    if (!v)
-        return;
-    e->is_drained[worker] = true;
-    for (uint32_t i = 0; i < e->config.slots; i++)
-        if (v[i].state == SLOT_IDLE || v[i].state == SLOT_EXCLUDED)
-            v[i].state = SLOT_ABSENT;
 }
 
 /* --- processes -------------------------------------------------------------------- */
@@ -285,18 +205,6 @@ static bool elastic_has_other(const struct elastic *e, uint64_t cause)
         if (slot_is_live(&e->slots[i]) && e->slots[i].cause != cause)
             return true;
     return false;
-}
-
-static void slot_exclude(struct elastic *e, struct elastic_slot *s, uint64_t now_ns)
-{
-    uint32_t shift = s->n_excluded < EXCLUDE_SHIFTS ? s->n_excluded : EXCLUDE_SHIFTS;
-    uint64_t ns = e->config.exclude_ns << shift;
-
-    s->n_excluded++;
-    s->n_failures = 0;
-    s->state = SLOT_EXCLUDED;
-    s->until_ns =
-        now_ns + (ns < e->config.exclude_max_ns ? ns : e->config.exclude_max_ns);
 }
 
 /* A cause without a commit in between. True: once too often. */
@@ -331,7 +239,7 @@ void elastic_take_failure(struct elastic *e,
         cause = 0;
     if (s->state == SLOT_MEMBER)
         elastic_break(e, now_ns);
-    slot_empty(e, slot);
+    slot_empty(s);
     if (cause == 0 || e->state == ELASTIC_ENDED)
         return;
     if (e->state == ELASTIC_FINISHING) {
@@ -346,7 +254,7 @@ void elastic_take_failure(struct elastic *e,
                        LOOPS_MAX);
     else if (s->state == SLOT_IDLE && s->n_failures >= SLOT_FAILURES
              && elastic_has_other(e, cause))
-        slot_exclude(e, s, now_ns);
+        slot_exclude(s, &e->config, now_ns);
 }
 
 void elastic_take_done(struct elastic *e,
@@ -393,6 +301,7 @@ void elastic_adopt(struct elastic *e, uint32_t slot, const struct elastic_proces
     *s = (struct elastic_slot){.state = p->is_member    ? SLOT_MEMBER
                                         : p->is_waiting ? SLOT_READY
                                                         : SLOT_STARTING,
+                               .is_drained = s->is_drained,
                                .incarnation = p->incarnation,
                                .generation = p->generation,
                                .since = p->since,
@@ -467,7 +376,7 @@ static bool elastic_must_stop(const struct elastic *e,
         return s->state != SLOT_MEMBER || now_ns >= e->wait_ns;
     if (s->state == SLOT_MEMBER)
         return e->state == ELASTIC_WAITING && now_ns >= e->leave_ns;
-    if (e->is_drained[slot_worker(e, slot)])
+    if (s->is_drained)
         return true;
     return s->since == 0 && n_live > (uint64_t)e->config.max_ranks + e->config.n_spares;
 }
@@ -527,23 +436,18 @@ static bool elastic_wait(struct elastic *e, uint64_t now_ns, struct elastic_acti
     return elastic_end(e, false, ret);
 }
 
-/* The current world is to end at a commit: it can grow, is too large, or a worker leaves. */
-static bool elastic_wants_another(const struct elastic *e)
+/* Why the current world is to end at a commit: bits of enum member_change; 0: it stays. */
+static uint32_t elastic_change(const struct elastic *e)
 {
-    if (e->n_members > e->config.max_ranks
-        || (e->n_members < e->config.max_ranks && elastic_count(e, SLOT_READY) > 0))
-        return true;
-    for (uint32_t i = 0; i < e->n_slots; i++)
-        if (e->slots[i].state == SLOT_MEMBER && e->is_drained[slot_worker(e, i)])
-            return true;
-    return false;
-}
+    uint32_t n_stay = 0, change = 0;
 
-static void elastic_expire(struct elastic *e, uint64_t now_ns)
-{
     for (uint32_t i = 0; i < e->n_slots; i++)
-        if (e->slots[i].state == SLOT_EXCLUDED && now_ns >= e->slots[i].until_ns)
-            e->slots[i].state = SLOT_IDLE;
+        n_stay += e->slots[i].state == SLOT_MEMBER && !e->slots[i].is_drained;
+    if (n_stay < e->n_members || n_stay > e->config.max_ranks)
+        change |= MEMBER_CHANGE_REMOVED;
+    if (n_stay < e->config.max_ranks && elastic_count(e, SLOT_READY) > 0)
+        change |= MEMBER_CHANGE_ADDED;
+    return change;
 }
 
 static bool elastic_finish(struct elastic *e, struct elastic_action *ret)
@@ -573,10 +477,12 @@ bool elastic_next(struct elastic *e, uint64_t now_ns, struct elastic_action *ret
         return true;
     if (e->state == ELASTIC_WAITING)
         return elastic_wait(e, now_ns, ret);
-    if (e->has_notified || !elastic_wants_another(e))
+    if (e->has_notified || elastic_change(e) == 0)
         return false;
     e->has_notified = true;
-    return elastic_act(e, ELASTIC_NOTIFY, 0, ret);
+    (void)elastic_act(e, ELASTIC_NOTIFY, 0, ret);
+    ret->change = elastic_change(e);
+    return true;
 }
 
 uint64_t elastic_next_ns(const struct elastic *e)

@@ -24,8 +24,8 @@
 
 struct elastic_config {
     uint32_t n_workers;
-    uint32_t slots;                /* of each worker; slot number: worker * slots + i */
-    uint32_t start_ranks;          /* of the first world, at least */
+    uint32_t slots;       /* of each worker, at most; slot number: worker * slots + i */
+    uint32_t start_ranks; /* of the first world, at least */
     uint32_t min_ranks, max_ranks; /* of a later one; 1 <= min <= start <= max */
     uint32_t n_spares;
     uint32_t reset_limit; /* worlds after the first; at most 65534 count */
@@ -36,7 +36,7 @@ struct elastic_config {
 };
 
 enum slot_state {
-    SLOT_ABSENT,   /* its worker is not here, or is being drained */
+    SLOT_ABSENT,   /* its worker is not here, or does not offer it */
     SLOT_IDLE,     /* no process */
     SLOT_EXCLUDED, /* no process until until_ns */
     SLOT_STARTING, /* its process was started and has not reported yet */
@@ -48,6 +48,7 @@ struct elastic_slot {
     enum slot_state state;
     uint32_t incarnation; /* of its present or last process; 0: there was none */
     bool is_stopping;     /* STOP was returned for its process */
+    bool is_drained;      /* its worker is here and does not offer it any more */
     /* of its process */
     uint32_t generation; /* its last world; 0: it was in none */
     uint32_t since;      /* its first world; 0: it was in none */
@@ -70,7 +71,6 @@ struct elastic {
     enum elastic_state state;
     uint32_t n_slots;
     struct elastic_slot *slots; /* [n_slots] */
-    bool *is_drained;           /* [n_workers] no process is started there any more */
     uint32_t generation;        /* of the current or last world; 0: there was none */
     uint32_t term, n_formed;    /* of this leader; its worlds */
     uint32_t *members;          /* [n_members] slots by rank, of that world */
@@ -100,6 +100,7 @@ enum elastic_act {
 struct elastic_action {
     enum elastic_act act;
     uint32_t slot, incarnation; /* of START and STOP */
+    uint32_t change;            /* of NOTIFY: bits of enum member_change */
 };
 
 int elastic_init(struct elastic *e,
@@ -108,12 +109,11 @@ int elastic_init(struct elastic *e,
                  struct err *err);
 void elastic_release(struct elastic *e);
 
-/* A worker can start processes. */
-void elastic_add_worker(struct elastic *e, uint32_t worker);
+/* A worker can start processes in its first n slots (more than config.slots: in all).
+ * Processes in its other slots leave at the next commit; n is 0 if it will be gone soon. */
+void elastic_offer_slots(struct elastic *e, uint32_t worker, uint32_t n);
 /* A worker is gone, with its processes. */
 void elastic_lose_worker(struct elastic *e, uint32_t worker, uint64_t now_ns);
-/* A worker will be gone soon: its processes leave at the next commit. */
-void elastic_drain_worker(struct elastic *e, uint32_t worker);
 /* The bounds change; as in elastic_config. -EINVAL. */
 int elastic_resize(struct elastic *e,
                    uint32_t min_ranks,
@@ -142,7 +142,7 @@ void elastic_take_done(struct elastic *e,
 void elastic_take_commit(struct elastic *e, uint32_t generation);
 
 /* A new leader takes over a job that runs: call it after elastic_init, then
- * elastic_adopt for each process that a worker reports, and elastic_add_worker. What has
+ * elastic_adopt for each process that a worker reports, and elastic_offer_slots. What has
  * not been reported after leave_ns is lost. term: later than that of every leader before;
  * the first leader, for which this is not called, has 0. Below 65536. */
 void elastic_take_over(struct elastic *e, uint32_t term, uint64_t now_ns);
@@ -159,6 +159,8 @@ bool elastic_next(struct elastic *e, uint64_t now_ns, struct elastic_action *ret
 uint64_t elastic_next_ns(const struct elastic *e); /* UINT64_MAX: never */
 /* Ready processes that the next world needs. */
 uint32_t elastic_need(const struct elastic *e);
+/* Members of the current world that were in no world before. */
+uint32_t elastic_count_new(const struct elastic *e);
 /* What the job waits for, as a sentence. */
 void elastic_explain(const struct elastic *e, struct strbuf *out);
 
