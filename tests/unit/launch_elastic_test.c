@@ -273,12 +273,31 @@ UNIT_TEST(a_job_is_resized_at_a_commit)
     assert_int_equal(elastic_resize(&e, 1, 3, &err), 0);
     leader_does("notify removed");
     members_report();
-    leader_does("form 3: 0 1 2");
+    leader_does("form 3: 0 1 2, stop 3");
     assert_int_equal(elastic_resize(&e, 3, 2, &err), -EINVAL);
     assert_string_equal(err.text,
                         "3, 3 and 2 ranks at least, at the start and at most: "
                         "not in this order, or less than 1");
     assert_int_equal(e.config.max_ranks, 3);
+}
+
+/* Its state is older than that of others. */
+UNIT_TEST(a_process_that_a_world_left_out_is_new_in_the_next_one)
+{
+    struct err err = ERR_INIT;
+
+    job_runs(3, 1, 1, 3);
+    e.config.n_spares = 1;
+    assert_int_equal(elastic_resize(&e, 1, 2, &err), 0);
+    leader_does("notify removed");
+    members_report();
+    leader_does("form 2: 0 1");
+    slot_fails(0, 7);
+    leader_does("start 0, break");
+    slot_fails(1, 7);
+    slot_reports(0);
+    leader_does("start 1, form 3: 0 2");
+    assert_int_equal(elastic_count_new(&e), 2);
 }
 
 UNIT_TEST(a_new_leader_continues_with_a_whole_world)

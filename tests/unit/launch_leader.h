@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A leader of an elastic job and its processes, for tests that go decision by decision.
+/* A leader of an elastic job and its processes, for tests of one decision at a time.
  * What the leader does is one line: "start 0, start 1", "form 2: 1 0 3" (generation, slots
  * by rank), "break", "notify added removed", "stop 3", "end". */
 #ifndef TESTS_UNIT_LAUNCH_LEADER_H

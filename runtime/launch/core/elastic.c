@@ -151,6 +151,10 @@ static void elastic_form(struct elastic *e, uint32_t n_ready)
         if (s->since == 0)
             s->since = e->generation;
     }
+    /* processes left out miss what this world does: in a later one they are new */
+    for (uint32_t i = 0; i < e->n_slots; i++)
+        if (e->slots[i].state == SLOT_READY)
+            e->slots[i].since = 0;
     e->state = ELASTIC_RUNNING;
     e->is_break_due = e->has_notified = e->has_counted = false;
 }
