@@ -6,8 +6,8 @@
  * It is a tree over the hosts with rank 0 on top (shape.h). Callers only use up, down,
  * ended and the cause.
  *
- * One thread at a time (the coordinator's seat), except for control_epoll_fd() and
- * control_wake(). */
+ * One thread at a time (the coordinator's seat), except for control_epoll_fd(),
+ * control_wake() and control_break(). */
 #ifndef RUNTIME_CONTROL_CONTROL_H
 #define RUNTIME_CONTROL_CONTROL_H
 
@@ -33,7 +33,8 @@ struct control_member { /* what every rank has received about each other rank */
     /* Its HVD_CONTROL_FANOUT, HVD_REPORT and HVD_DRY_RUN; rank 0's are the world's. */
     uint32_t fanout;
     bool reports, is_dry_run;
-    struct replica_guard guard; /* likewise */
+    bool is_new;                /* this is its first world; unused here */
+    struct replica_guard guard; /* as HVD_REPORT */
 };
 
 /* Called from control_pump, in order of arrival. An error breaks the world with its
@@ -118,6 +119,10 @@ void control_suspect(struct control *c, const char *reason);
  * once for it and the ranks below it; rank 0 receives the cause as of control_suspect.
  */
 void control_abort(struct control *c, const char *cause);
+/* Any thread, also while control_join waits: the launcher says that this world is over.
+ * control_pump fails with this cause on this rank and those below it, also after
+ * `ended`; the other ranks' launchers say so to them. The first call counts. */
+void control_break(struct control *c, const char *cause);
 
 /* Reads all that has arrived, sends heartbeats, checks for silence. Never blocks. 0;
  * once the world is broken, -ECONNABORTED with the cause, the same each time. */

@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
@@ -119,6 +120,19 @@ static int join_open_acceptor(struct control *c, struct acceptor *a, struct err 
     return rc;
 }
 
+/* Until a connection arrives, control_break, a signal or the time. */
+static int join_await(struct control *c, int door, uint64_t until_ns, struct err *err)
+{
+    struct pollfd p[2] = {{.fd = door, .events = POLLIN},
+                          {.fd = c->wake_fd, .events = POLLIN}};
+    uint64_t n;
+
+    (void)poll(p, ARRAY_LEN(p), clock_left_ms(until_ns)); /* the caller checks */
+    if (p[1].revents)
+        (void)!read(c->wake_fd, &n, sizeof(n));
+    return tree_take_break(c) ? err_set(err, c->cause.code, "%s", c->cause.text) : 0;
+}
+
 static int join_accept_all(struct control *c, uint64_t deadline_ns, struct err *err)
 {
     CLEANUP(acceptor_close) struct acceptor acceptor = {0};
@@ -138,9 +152,9 @@ static int join_accept_all(struct control *c, uint64_t deadline_ns, struct err *
                 err, -ETIMEDOUT,
                 "rank %u timed out waiting for the control connection of %u rank%s: %s",
                 c->cfg.rank, n, n > 1 ? "s" : "", strbuf_str(&names));
-        (void)fd_wait(door_fd(acceptor.door), POLLIN,
-                      due); /* a time-out or a signal: the loop waits again */
-        acceptor_serve(&acceptor, &c->cfg.id, join_admit, c);
+        rc = join_await(c, door_fd(acceptor.door), due, err);
+        if (rc == 0)
+            acceptor_serve(&acceptor, &c->cfg.id, join_admit, c);
     }
     fd_close(&c->tcp_fd);
     fd_close(&c->unix_fd);

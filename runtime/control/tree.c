@@ -219,6 +219,7 @@ int control_pump(struct control *c, struct err *err)
 {
     uint64_t now = clock_now_ns();
 
+    (void)tree_take_break(c);
     for (uint32_t i = 0; c->is_fresh && i < c->n_edges; i++)
         edge_read(c, i, now);
     c->is_fresh = false;

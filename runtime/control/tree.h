@@ -5,6 +5,8 @@
 #ifndef RUNTIME_CONTROL_TREE_H
 #define RUNTIME_CONTROL_TREE_H
 
+#include <stdatomic.h>
+
 #include "runtime/control/address.h"
 #include "runtime/control/bundle.h"
 #include "runtime/control/control.h"
@@ -32,6 +34,8 @@ struct tree_edge { /* a connection to the parent or a child */
     char via[24]; /* "via rank 8" */
 };
 
+enum break_state { BREAK_NONE, BREAK_WRITING, BREAK_DUE, BREAK_TAKEN };
+
 struct control {
     struct control_config cfg;
     struct tree_shape shape;
@@ -54,6 +58,8 @@ struct control {
     struct leave left;           /* has_left */
     bool is_fresh; /* just joined: the buffers may already contain frames */
     struct err cause;
+    _Atomic int break_state; /* enum break_state; any thread, as the text below */
+    char break_text[CAUSE_BYTES];
 };
 
 static inline bool tree_is_root(const struct control *c)
@@ -90,6 +96,8 @@ int tree_flush_up(struct control *c);
 /* --- tree_cause.c --- */
 
 void tree_settle(struct control *c, const char *text);
+/* Settles the cause of control_break, if it was called. True: it was, now or before. */
+bool tree_take_break(struct control *c);
 /* Sets err to "rank 1 (host b, pid 123) was lost: HOW", which launchers read, and returns
  * code. */
 int tree_set_lost(

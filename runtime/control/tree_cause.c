@@ -13,6 +13,8 @@
  *                silent for half of the time that counts as silence, that silence is
  *                the cause.
  *   no answer    A rank that has reported a loss and gets no answer settles it.
+ *   the launcher says that the world of an elastic job is over (control_break): each rank
+ *                settles that text by itself, because the launcher says so to all.
  *   a goodbye    UP_LEAVE with its origin, ENDED down to all; FAILED if the goodbye has a
  *                text. Both let the ranks carry out what was answered before. */
 #include <errno.h>
@@ -256,6 +258,31 @@ void control_abort(struct control *c, const char *cause)
     suspicion_send(c, cause);
     cause_text(c, c->cfg.rank, ": ", cause, text); /* the same text as rank 0's */
     tree_settle(c, text);
+}
+
+void control_break(struct control *c, const char *cause)
+{
+    int none = BREAK_NONE;
+
+    if (!atomic_compare_exchange_strong_explicit(&c->break_state, &none, BREAK_WRITING,
+                                                 memory_order_relaxed,
+                                                 memory_order_relaxed))
+        return;
+    (void)snprintf(c->break_text, sizeof(c->break_text), "%s", cause);
+    /* release: the seat, which acquires it, reads the text */
+    atomic_store_explicit(&c->break_state, BREAK_DUE, memory_order_release);
+    control_wake(c);
+}
+
+bool tree_take_break(struct control *c)
+{
+    int state = atomic_load_explicit(&c->break_state, memory_order_acquire);
+
+    if (state != BREAK_DUE)
+        return state == BREAK_TAKEN;
+    atomic_store_explicit(&c->break_state, BREAK_TAKEN, memory_order_relaxed);
+    tree_settle(c, c->break_text);
+    return true;
 }
 
 void tree_end_suspicion(struct control *c, uint64_t now_ns)

@@ -337,6 +337,12 @@ void coordinator_close_device(struct coordinator *co)
         device_close(&co->engine.gpu, (enum life)atomic_load(&co->engine.life));
 }
 
+void coordinator_break(struct coordinator *co, const char *cause)
+{
+    control_break(co->engine.control, cause);
+    seat_wake(&co->seat);
+}
+
 void coordinator_forked(const struct coordinator *co)
 {
     device_forked(&co->engine.gpu);

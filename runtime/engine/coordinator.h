@@ -78,6 +78,10 @@ bool coordinator_say(struct coordinator *co,
                      uint64_t deadline_ns);
 /* After coordinator_leave, when the communicators of its GPU are closed. Accepts NULL. */
 void coordinator_close_device(struct coordinator *co);
+/* Any thread, once the channel is set: the launcher says that this world is over. All
+ * operations fail with this cause, as after a loss; while the world forms, forming
+ * fails. */
+void coordinator_break(struct coordinator *co, const char *cause);
 /* In a forked child. */
 void coordinator_forked(const struct coordinator *co);
 /* ABORTED or DOWN, with the error text for new operations. */
