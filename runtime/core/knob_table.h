@@ -16,7 +16,7 @@
 #define KNOB_NO_CCL  "oneCCL is not used"
 #define KNOB_BUILD   "it belongs to building Horovod; nothing is compiled here"
 #define KNOB_SPARK   "Spark's launcher is not part of Ringmaster"
-#define KNOB_NO_ELASTIC "a world keeps its size in this version; a lost rank ends it on all ranks"
+#define KNOB_NO_ELASTIC "this job keeps its size: start it with horovodrun --min-np, which sets the variable"
 
 #define KNOBS(X)                                                                              \
     /* starting and losing ranks */                                                           \

@@ -260,6 +260,17 @@ static bool knob_is_requested(const struct knob_values *v, enum knob_id id)
     return k->kind != KNOB_BOOL || v->v[id] != 0;
 }
 
+/* The launcher of an elastic job sets HOROVOD_ELASTIC, with HVD_ELASTIC. */
+static int knob_read_elastic(
+    getenv_fn get, void *arg, const char *s, uint64_t *ret, struct err *err)
+{
+    const char *place = get(arg, "HVD_ELASTIC");
+
+    if (place && place[0])
+        return knob_parse_value(&rows[KNOB_HOROVOD_ELASTIC], s, ret, err);
+    return knob_parse(KNOB_HOROVOD_ELASTIC, s, ret, err);
+}
+
 int knobs_read(getenv_fn get, void *arg, struct knob_values *ret, struct err *err)
 {
     struct knob_values v = {{0}, {NULL}, {false}};
@@ -271,7 +282,9 @@ int knobs_read(getenv_fn get, void *arg, struct knob_values *ret, struct err *er
 
         v.is_set[i] = s && s[0];
         v.s[i] = v.is_set[i] ? s : k->fallback;
-        if (v.s[i][0])
+        if (i == KNOB_HOROVOD_ELASTIC)
+            rc = knob_read_elastic(get, arg, v.s[i], &v.v[i], err);
+        else if (v.s[i][0])
             rc = knob_parse((enum knob_id)i, v.s[i], &v.v[i], err);
         if (rc < 0)
             return rc;

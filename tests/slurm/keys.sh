@@ -81,7 +81,7 @@ is "a program's own --hvd is its own" '--hvd timeout=5' "$(srun --hvd=fusion=1 -
 is "and in a job with --hvd" '--hvd timeout=5' "$(ctl salloc -Q -n1 --hvd srun -Q -l echo --hvd timeout=5 2>&1 | sed 's/^0: //')"
 refused 'in a heterogeneous step' 'did you mean --hvd=timeout=5?' srun --hvd timeout=5 -n1 echo ran : -n1 echo ran
 refused 'a key twice' '--hvd: verbose is given twice' srun --hvd=verbose,verbose -n1 echo ran
-refused 'elastic is refused' 'HOROVOD_ELASTIC=1: a world keeps its size in this version' srun --hvd=elastic -n1 echo ran
+refused 'elastic is refused' 'HOROVOD_ELASTIC=1: this job keeps its size' srun --hvd=elastic -n1 echo ran
 plugstack run_dir="$RUNDIR"
 if [ -e /opt/ringmaster/python ]; then
     skip 'a missing runtime is named' '/opt/ringmaster is installed'

@@ -255,8 +255,26 @@ UNIT_TEST(what_we_cannot_do_is_refused)
     struct knob_values v;
 
     assert_int_equal(read_one("HOROVOD_ELASTIC", "1", &v, &e), -ENOTSUP);
-    assert_string_equal(e.text, "HOROVOD_ELASTIC=1: a world keeps its size in this "
-                                "version; a lost rank ends it on all ranks");
+    assert_string_equal(e.text, "HOROVOD_ELASTIC=1: this job keeps its size: start it "
+                                "with horovodrun --min-np, which sets the variable");
+}
+
+static const char *get_elastic(void *arg, const char *name)
+{
+    if (strcmp(name, "HVD_ELASTIC") == 0)
+        return "hvd-0:1.1";
+    return strcmp(name, "HOROVOD_ELASTIC") == 0 ? arg : NULL;
+}
+
+UNIT_TEST(a_launcher_of_an_elastic_job_may_say_so)
+{
+    struct err e = ERR_INIT;
+    struct knob_values v;
+    char one[] = "1", bad[] = "maybe";
+
+    assert_int_equal(knobs_read(get_elastic, one, &v, &e), 0);
+    assert_int_equal(v.v[KNOB_HOROVOD_ELASTIC], 1);
+    assert_int_equal(knobs_read(get_elastic, bad, &v, &e), -EINVAL);
 }
 
 UNIT_TEST(a_list_has_entries)
