@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "runtime/world/membership.h"
+
 int hvd_stats(struct hvd_stats *ret)
 {
     struct err *err = api_fresh_error();
@@ -73,6 +75,9 @@ int hvd_progress(const struct hvd_progress *progress)
                                                     : sizeof(given));
         rc = progress_update(runtime_progress(), &given, clock_wall_us(),
                              coordinator_observer(w->co)->stats.page, err);
+        if (rc == HVD_OK && given.is_commit && w->membership
+            && w->contract.place.rank == 0)
+            membership_commit(w->membership, w->contract.generation, clock_now_ns());
     }
     runtime_put(w);
     return rc;

@@ -35,9 +35,11 @@
 #include "runtime/base/log.h"
 #include "runtime/bootstrap/bootstrap.h"
 #include "runtime/world/claim.h"
+#include "runtime/world/membership.h"
 
 static const uint64_t SHUTDOWN_LIMIT_NS = 5 * NS_PER_S, EXIT_LIMIT_NS = 4 * NS_PER_S;
 #define EXIT_DELAY_S 1
+enum { SETS_TRIES = 5 }; /* as world.c's FORM_TRIES */
 
 static struct {
     pthread_mutex_t life_lock;
@@ -148,6 +150,7 @@ static void fork_resume_child(void)
         atomic_store(&runtime.is_forked, true);
     device_park_forked(&runtime.kept.park);
     claim_drop(&runtime.kept.claim_fd);
+    membership_forked(runtime.kept.membership);
     (void)pthread_mutex_unlock(&runtime.lock);
 }
 
@@ -244,6 +247,7 @@ static void world_leave(struct world *w, enum leave_reason why, uint64_t limit_n
 {
     struct leave leave = {.why = why};
 
+    membership_unwatch(w->membership);
     exit_cause_how(&runtime.exit_cause, leave.how);
     atomic_store_explicit(&runtime.other, (int)world_other(w), memory_order_relaxed);
     if (coordinator_status(w->co, NULL) != 0)
@@ -308,6 +312,35 @@ static bool launcher_finds_cause(const struct contract *c)
            || (c->launcher == LAUNCHER_RINGMASTER && !contract_is_task(c));
 }
 
+/* A world with its static sets. In an elastic job a world that ends before it has them is
+ * followed by the next one: that is not this process' failure. */
+static int runtime_form(const struct world_config *config,
+                        const struct static_sets *sets,
+                        struct world **ret,
+                        struct err *err)
+{
+    for (int n = 1;; n++) {
+        int rc = world_form(config, &runtime.kept, ret, err);
+        bool may_follow;
+
+        if (rc < 0) {
+            err->code = status_of_errno(rc);
+            return err->code;
+        }
+        rc = world_add_static_sets(*ret, sets, err);
+        if (rc == 0)
+            return 0;
+        may_follow = (*ret)->membership && n < SETS_TRIES
+                     && coordinator_status((*ret)->co, NULL) != 0;
+        if (may_follow)
+            log_info("the world has ended early, waiting for the next one",
+                     "try=%d of=%d cause=\"%s\"", n, SETS_TRIES, err->text);
+        world_leave(*ret, LEAVE_SHUTDOWN, SHUTDOWN_LIMIT_NS);
+        if (!may_follow)
+            return rc;
+    }
+}
+
 static int runtime_init_locked(uint64_t start_timeout_ns,
                                const struct part_ranks *ranks,
                                const struct static_sets *sets,
@@ -328,16 +361,10 @@ static int runtime_init_locked(uint64_t start_timeout_ns,
             || on_exit(exit_delay_if_broken, NULL) != 0))
         return err_set(err, HVD_NO_MEMORY, "out of memory");
     runtime.has_handlers = true;
-    rc = world_form(&config, &runtime.kept, &w, err);
-    if (rc < 0) {
-        err->code = status_of_errno(rc);
-        return err->code;
-    }
-    rc = world_add_static_sets(w, sets, err);
-    if (rc < 0) {
-        world_leave(w, LEAVE_SHUTDOWN, SHUTDOWN_LIMIT_NS);
+    rc = runtime_form(&config, sets, &w, err);
+    if (rc < 0)
         return rc;
-    }
+    runtime.kept.has_formed = true;
     atomic_store_explicit(&runtime.launcher_finds_cause,
                           launcher_finds_cause(&w->contract), memory_order_relaxed);
     progress_show(&runtime.progress, coordinator_observer(w->co)->stats.page);

@@ -518,6 +518,29 @@ struct hvd_progress {
  * its frozen plan (struct hvd_stats) as progress. */
 HVD_API int hvd_progress(const struct hvd_progress *progress);
 
+/* --- elastic jobs --- */
+
+/* A job that horovodrun --min-np, or a HorovodJob with elasticPolicy, has started: its
+ * launcher chooses the ranks of each world. hvd_init waits for a world without a limit, and
+ * HOROVOD_START_TIMEOUT counts from the moment the launcher has one. When a rank is lost,
+ * all operations fail with HVD_ABORTED; hvd_shutdown and hvd_init then give the next world.
+ * hvd_config.ranks is refused, and sets of hvd_config whose ranks the world does not have
+ * are left out, so ids differ from world to world. hvd_progress with is_commit on rank 0 is what the launcher
+ * counts as progress between two losses. Everywhere else these return 0. */
+
+#define HVD_ELASTIC_REMOVED 1
+#define HVD_ELASTIC_ADDED   2
+/* What the launcher has announced about the next world since the last call: bits of the
+ * above, 0 for nothing. The program leaves this world (hvd_shutdown, hvd_init) as soon as
+ * its state is saved. Ranks may receive it at different times. */
+HVD_API int hvd_elastic_take_change(void);
+/* 1: a rank of this world is in its first world, and lacks the state of the other ranks.
+ * The same on all ranks. */
+HVD_API int hvd_elastic_has_new(void);
+/* 1: this world has ended, or is broken: new operations fail until hvd_shutdown and
+ * hvd_init. */
+HVD_API int hvd_elastic_is_over(void);
+
 /* --- counters and timeline --- */
 
 #define HVD_STATS_KINDS 16

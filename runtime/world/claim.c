@@ -9,7 +9,11 @@
  * otherwise keep the job from starting, nor one of a process that is gone or not visible
  * here. Whatever the system refuses is no reason to refuse a rank: then there
  * is no check. There is none either for a single rank, or where ranks meet by their
- * launcher's channel, before which the environment need not name the job. Called by find.c. */
+ * launcher's channel, before which the environment need not name the job.
+ *
+ * In an elastic job ranks change from world to world, and a rank may be another process'
+ * before this one has left; so a slot is claimed instead, for as long as the process is
+ * connected to its launcher. Called by find.c and membership.c. */
 #include "runtime/world/claim.h"
 
 #include <errno.h>
@@ -24,15 +28,11 @@
 #include "runtime/base/sha256.h"
 #include "runtime/base/unix.h"
 
-static void claim_make_name(const struct contract *c, char ret[UNIX_NAME_BYTES])
+static void claim_make_name(const char *text, char ret[UNIX_NAME_BYTES])
 {
-    char text[JOB_ID_MAX + HOST_NAME_MAX_BYTES + 64];
     uint8_t digest[SHA256_BYTES];
-    int n = snprintf(text, sizeof(text), "%d %s %u %s %u %u %u", (int)c->launcher,
-                     c->job_id, c->generation, c->rdv_host, c->rdv_port, c->place.rank,
-                     c->place.size); /* fits */
 
-    sha256_digest(text, (size_t)n, digest);
+    sha256_digest(text, strlen(text), digest);
     memcpy(ret, "hvd-", 4);
     hex_encode(digest, 16, ret + 4);
 }
@@ -52,18 +52,44 @@ static pid_t claim_holder(const char *name)
     return peer.pid;
 }
 
-int claim_rank(const struct contract *c, int *fd, struct err *err)
+/* 0, or the process that has claimed it already. */
+static pid_t claim_text(const char *text, int *fd)
 {
     char name[UNIX_NAME_BYTES];
+
+    claim_make_name(text, name);
+    return unix_listen_at(name, fd, NULL) == 0 ? 0 : claim_holder(name);
+}
+
+int claim_slot(const char *job_id, const char *address, int *fd, struct err *err)
+{
+    char text[JOB_ID_MAX + UNIX_NAME_BYTES + 64];
+    pid_t holder;
+
+    (void)snprintf(text, sizeof(text), "slot %s %s", job_id, address); /* fits */
+    holder = claim_text(text, fd);
+    if (holder == 0)
+        return 0;
+    return err_set(
+        err, -EINVAL,
+        "HVD_ELASTIC=%.80s is process %d already, and this process (pid %d) has "
+        "inherited it: do not call hvd.init() in a worker process, put the main "
+        "program under if __name__ == \"__main__\":",
+        address, (int)holder, (int)getpid());
+}
+
+int claim_rank(const struct contract *c, int *fd, struct err *err)
+{
+    char text[JOB_ID_MAX + HOST_NAME_MAX_BYTES + 64];
     pid_t holder;
 
     if (*fd > 0 || c->known != KNOWN_ALL || c->channel != CHANNEL_NONE
         || c->rdv_host[0] == 0 || c->place.size == 1)
         return 0;
-    claim_make_name(c, name);
-    if (unix_listen_at(name, fd, NULL) == 0)
-        return 0;
-    holder = claim_holder(name);
+    (void)snprintf(text, sizeof(text), "%d %s %u %s %u %u %u", (int)c->launcher,
+                   c->job_id, c->generation, c->rdv_host, c->rdv_port, c->place.rank,
+                   c->place.size); /* fits */
+    holder = claim_text(text, fd);
     if (holder == 0)
         return 0;
     return err_set(

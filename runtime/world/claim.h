@@ -9,6 +9,8 @@
 /* Claims the rank until claim_drop. *fd: 0 where nothing is claimed; kept by the caller.
  * -EINVAL: another live process of this user and host has claimed it. */
 int claim_rank(const struct contract *c, int *fd, struct err *err);
+/* The same for a slot of an elastic job; address: HVD_ELASTIC. */
+int claim_slot(const char *job_id, const char *address, int *fd, struct err *err);
 /* When the world has been left, and in a forked child, which has a copy. */
 void claim_drop(int *fd);
 

@@ -3,6 +3,7 @@
  *
  *   environment -> settings
  *               -> discover: the nearest launcher, or an error
+ *   HVD_ELASTIC -> membership: the place in the next world, and where that meets
  *   a launcher with a channel -> bootstrap: the rest of the place, rank 0's address, a
  *               random token; kept for later worlds of the process
  *   a channel that cannot be used -> what the environment has, with the weak token, if
@@ -25,6 +26,7 @@
 #include "runtime/bootstrap/bootstrap.h"
 #include "runtime/contract/discover.h"
 #include "runtime/world/claim.h"
+#include "runtime/world/membership.h"
 
 static const char *env_get(void *arg, const char *name)
 {
@@ -201,12 +203,82 @@ static void log_set_rank(const struct contract *c)
     log_set_tag("ringmaster", tag);
 }
 
+/* The time of an elastic job begins when it has a world for this process. */
+static void find_start_clock(struct world *w, const struct world_config *config)
+{
+    uint64_t ns = config->start_timeout_ns;
+
+    w->start_deadline_ns =
+        clock_now_ns() + (ns > 0 ? ns : w->settings.start_timeout_ns);
+}
+
+/* --- an elastic job --- */
+
+static int find_check_elastic(const struct contract *c,
+                              const struct world_config *config,
+                              struct err *err)
+{
+    if (c->launcher != LAUNCHER_RINGMASTER)
+        return err_set(err, -EINVAL,
+                       "%s has started this process inside an elastic job: its ranks "
+                       "cannot be replaced; start the program itself with horovodrun",
+                       launcher_name(c->launcher));
+    if (config->ranks->n > 0)
+        return err_set(
+            err, -EINVAL,
+            "hvd.init() was given %d ranks, but in an elastic job the launcher "
+            "chooses those of each world: call it without them",
+            config->ranks->n);
+    return 0;
+}
+
+static int find_elastic(struct world *w,
+                        struct kept_state *m,
+                        const struct world_config *config,
+                        const char *address,
+                        struct err *err)
+{
+    struct contract *c = &w->contract;
+    int rc = find_check_elastic(c, config, err);
+
+    if (rc == 0 && !m->membership)
+        rc = membership_open(address, c->job_id, &m->membership, err);
+    if (rc < 0)
+        return rc;
+    w->membership = m->membership;
+    log_info("waiting for a world of the elastic job", "last=%u",
+             membership_generation(m->membership));
+    rc = membership_join(m->membership, c, err);
+    if (rc < 0)
+        return rc;
+    find_start_clock(w, config);
+    log_set_rank(c);
+    log_info("the launcher has a world for this process",
+             "generation=%u rank=%u size=%u at=%s port=%u", c->generation,
+             c->place.rank, c->place.size, c->rdv_host, c->rdv_port);
+    return 0;
+}
+
+/* The place that the environment has, or the launcher's channel. */
+static int find_fixed(struct world *w, struct kept_state *m, struct err *err)
+{
+    int rc;
+
+    log_set_rank(&w->contract);
+    find_warn_alone(&w->contract, m);
+    rc = claim_rank(&w->contract, &m->claim_fd, err);
+    rc = rc < 0 ? rc : channel_get_address(w, m, err);
+    log_set_rank(&w->contract);
+    return rc;
+}
+
 int world_find_place(struct world *w,
                      struct kept_state *m,
-                     uint64_t start_timeout_ns,
+                     const struct world_config *config,
                      struct err *err)
 {
     const struct contract *c = &w->contract;
+    const char *elastic = getenv("HVD_ELASTIC");
     char why[512] = "";
     int rc = settings_read(env_get, NULL, &w->settings, err);
 
@@ -214,22 +286,15 @@ int world_find_place(struct world *w,
         return rc;
     log_set_level(w->settings.log_level);
     log_set_time(w->settings.has_log_time);
-    w->start_deadline_ns =
-        clock_now_ns()
-        + (start_timeout_ns > 0 ? start_timeout_ns : w->settings.start_timeout_ns);
+    find_start_clock(w, config);
     rc = contract_discover(env_get, NULL, &w->contract, why, sizeof(why), err);
     if (rc < 0)
         return rc;
-    log_set_rank(c);
     log_info("found this process' place", "%s", why);
-    find_warn_alone(c, m);
-    rc = claim_rank(c, &m->claim_fd, err);
+    rc = elastic && *elastic ? find_elastic(w, m, config, elastic, err)
+                             : find_fixed(w, m, err);
     if (rc < 0)
         return rc;
-    rc = channel_get_address(w, m, err);
-    if (rc < 0)
-        return rc;
-    log_set_rank(c);
     rc = settings_set_core(&w->settings, c->place.local_rank, c->place.local_size, err);
     if (rc < 0)
         return rc;

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "runtime/world/description.h"
+#include "runtime/world/membership.h"
 #include "runtime/world/find.h"
 #include "runtime/base/addr.h"
 #include "runtime/base/clock.h"
@@ -39,6 +40,14 @@ struct forming { /* needed only while the world forms */
     struct rdv_client *rdv;
     uint64_t deadline_ns;
 };
+
+/* In an elastic job the server of a world that is over has gone, and this rank may not
+ * have found it yet: it asks whether the world is over this often. */
+static const uint64_t REACH_SLICE_NS = 2 * NS_PER_S;
+/* In an elastic job: worlds in a row that do not form. The launcher ends a job whose
+ * processes end by one cause three times; this bound is for what ends no process, such as
+ * a firewall between two hosts, and leaves room for hosts that are lost one by one. */
+enum { FORM_TRIES = 5 };
 
 /* scancel of a step sends SIGKILL to all ranks, and some see the end of others first. */
 #define CLOSED_UNDER_SLURM ": it was killed, or Slurm has ended the step"
@@ -131,7 +140,7 @@ static int world_interrupted(void *arg, struct err *err)
     return coordinator_interrupted(((struct world *)arg)->co, err);
 }
 
-static void member_pack(const struct world *w, struct strbuf *out)
+static void member_pack(const struct world *w, bool is_new, struct strbuf *out)
 {
     bytes_put_name(out, w->contract.hostname, HOST_NAME_MAX_BYTES);
     bytes_put(out, (uint64_t)getpid(), 4);
@@ -144,6 +153,7 @@ static void member_pack(const struct world *w, struct strbuf *out)
     bytes_put(out, w->settings.guard.is_warning, 1);
     bytes_put(out, w->settings.guard.first, 4);
     bytes_put(out, w->settings.guard.last, 4);
+    bytes_put(out, is_new, 1);
 }
 
 static bool member_unpack(
@@ -151,20 +161,21 @@ static bool member_unpack(
 {
     struct bytes_reader in = {.p = p, .left = n};
     uint64_t pid, local, fanout, reports, is_dry_run, check_steps, is_warning, first,
-        last;
+        last, is_new;
 
     if (!bytes_get_name(&in, m->host, sizeof(m->host)) || !bytes_get(&in, 4, &pid)
         || !bytes_get(&in, 4, &local) || !bytes_get(&in, 2, &fanout)
         || !bytes_get_name(&in, addr, addr_size) || !bytes_get(&in, 1, &reports)
         || !bytes_get(&in, 1, &is_dry_run) || !bytes_get(&in, 4, &check_steps)
         || !bytes_get(&in, 1, &is_warning) || !bytes_get(&in, 4, &first)
-        || !bytes_get(&in, 4, &last))
+        || !bytes_get(&in, 4, &last) || !bytes_get(&in, 1, &is_new))
         return false;
     m->pid = (uint32_t)pid;
     m->local_size = (uint32_t)local;
     m->fanout = (uint32_t)fanout;
     m->is_dry_run = is_dry_run != 0;
     m->reports = reports != 0;
+    m->is_new = is_new != 0;
     m->guard = (struct replica_guard){.check_steps = (uint32_t)check_steps,
                                       .is_warning = is_warning != 0,
                                       .first = (uint32_t)first,
@@ -173,7 +184,7 @@ static bool member_unpack(
 }
 
 /* Round 1. */
-static int world_exchange_members(struct forming *f, struct err *err)
+static int world_exchange_members(struct forming *f, bool is_new, struct err *err)
 {
     struct world *w = f->w;
     CLEANUP(strbuf_release) struct strbuf mine = {0};
@@ -183,7 +194,7 @@ static int world_exchange_members(struct forming *f, struct err *err)
     int rc;
 
     strbuf_init(&mine, 4096);
-    member_pack(w, &mine);
+    member_pack(w, is_new, &mine);
     rc = strbuf_status(&mine) < 0
              ? err_set(err, -ENOMEM, "out of memory")
              : world_exchange(w, mine.p, (uint32_t)mine.n, &blobs, &sizes, err);
@@ -195,6 +206,7 @@ static int world_exchange_members(struct forming *f, struct err *err)
             return err_set(err, -EPROTO, "rank %u sent a malformed greeting", i);
         if (w->members[i].local_size != w->members[0].local_size)
             w->is_homogeneous = false;
+        w->has_new = w->has_new || w->members[i].is_new;
         if (!other[0] && !addr_is_loopback(addr))
             (void)snprintf(other, sizeof(other), "%s", addr);
     }
@@ -207,6 +219,12 @@ static int world_exchange_members(struct forming *f, struct err *err)
 }
 
 /* --- connecting --- */
+
+/* membership_watch's. */
+static void world_break(void *arg, const char *why)
+{
+    coordinator_break(((struct world *)arg)->co, why);
+}
 
 static int world_open_parts(struct forming *f, struct kept_state *kept, struct err *err)
 {
@@ -245,6 +263,8 @@ static int world_open_parts(struct forming *f, struct kept_state *kept, struct e
     if (rc < 0)
         return rc;
     coordinator_set_control(w->co, w->control);
+    if (w->membership)
+        membership_watch(w->membership, world_break, w);
     return control_listen(w->control, err);
 }
 
@@ -358,11 +378,18 @@ world_reach_rendezvous(struct forming *f, const struct rdv_seek *seek, struct er
 
         if (is_writer)
             until_ns = earlier_ns(until_ns, waiting_next_ns(since_ns, clock_now_ns()));
+        if (w->membership)
+            until_ns = earlier_ns(until_ns, clock_now_ns() + REACH_SLICE_NS);
         rc = rdv_client_open(seek, until_ns, &f->rdv, err);
         now_ns = clock_now_ns();
         if ((rc != -ETIMEDOUT && rc != -EPIPE) || now_ns < until_ns
             || now_ns >= f->deadline_ns)
             return rc;
+        rc = w->membership ? membership_check(w->membership, err) : 0;
+        if (rc < 0)
+            return rc;
+        if (!is_writer)
+            continue;
         waiting_text(w->job.size, 0, text, sizeof(text));
         rdv_log_waiting(text, (now_ns - since_ns) / NS_PER_S);
     }
@@ -436,7 +463,7 @@ static int world_form_ranks(struct forming *f, struct kept_state *kept, struct e
     }
     if (rc == 0 && p->size > 1)
         rc = world_join_rendezvous(f, kept, err);
-    rc = rc < 0 ? rc : world_exchange_members(f, err);
+    rc = rc < 0 ? rc : world_exchange_members(f, !kept->has_formed, err);
     rc = rc < 0 ? rc : world_open_parts(f, kept, err);
     rc = rc < 0 ? rc : world_connect_all(f, err);
     return rc < 0 ? rc : coordinator_start(w->co, err);
@@ -465,10 +492,10 @@ static void world_explain_limit(const struct world *w,
                        (double)w->settings.start_timeout_ns / 1e9);
 }
 
-int world_form(const struct world_config *config,
-               struct kept_state *kept,
-               struct world **ret,
-               struct err *err)
+static int world_form_once(const struct world_config *config,
+                           struct kept_state *kept,
+                           struct world **ret,
+                           struct err *err)
 {
     struct world *w = mem_zalloc(sizeof(*w));
     struct forming f = {.w = w, .config = config};
@@ -479,7 +506,7 @@ int world_form(const struct world_config *config,
     w->refs = 1;
     w->forming = &f;
     contract_init(&w->contract);
-    rc = world_find_place(w, kept, config->start_timeout_ns, err);
+    rc = world_find_place(w, kept, config, err);
     if (rc == 0) {
         w->job = w->contract.place;
         rc = part_choose(w, config->ranks, err);
@@ -494,6 +521,7 @@ int world_form(const struct world_config *config,
     w->forming = NULL;
     if (rc < 0) {
         world_explain_limit(w, config, rc, err);
+        membership_unwatch(w->membership);
         world_free(w);
         return rc;
     }
@@ -502,6 +530,38 @@ int world_form(const struct world_config *config,
              w->job.rank, w->job.size);
     *ret = w;
     return 0;
+}
+
+/* Did others keep this world from forming, and not what this process was given? */
+static bool world_may_follow(struct kept_state *kept, uint32_t before, int rc)
+{
+    bool is_ours = rc == -ENOMEM || rc == -EINVAL || rc == -ERANGE || rc == -ENOTSUP
+                   || rc == -ENAMETOOLONG;
+
+    if (!kept->membership || membership_generation(kept->membership) == before)
+        return false; /* it had no world yet */
+    return !is_ours || membership_check(kept->membership, NULL) < 0;
+}
+
+int world_form(const struct world_config *config,
+               struct kept_state *kept,
+               struct world **ret,
+               struct err *err)
+{
+    int rc = 0;
+
+    for (int n = 1; n <= FORM_TRIES; n++) {
+        uint32_t before =
+            kept->membership ? membership_generation(kept->membership) : 0;
+
+        rc = world_form_once(config, kept, ret, err);
+        if (rc == 0 || n == FORM_TRIES || !world_may_follow(kept, before, rc))
+            break;
+        log_info("the world has not formed, waiting for the next one",
+                 "generation=%u try=%d of=%d cause=\"%s\"",
+                 membership_generation(kept->membership), n, FORM_TRIES, err->text);
+    }
+    return rc;
 }
 
 void world_free(struct world *w)

@@ -13,6 +13,7 @@
 
 struct forming;
 struct bootstrap;
+struct membership;
 
 struct world {
     _Atomic uint32_t refs; /* of runtime.c: one while it is the current world */
@@ -30,7 +31,10 @@ struct world {
     struct sets sets;
     struct control *control;
     struct coordinator *co;
-    struct forming *forming;    /* while it forms */
+    struct forming *forming;       /* while it forms */
+    struct membership *membership; /* kept_state's; NULL: the job is not elastic */
+    /* A member is in its first world. The same on all ranks. */
+    bool has_new;
     uint64_t start_deadline_ns; /* start timeout: the world must have formed by then */
     _Atomic bool is_changing_sets; /* some thread is in world_set_add or _remove */
     bool is_leaked;                /* its thread hangs: control and backend stay open */
@@ -60,6 +64,9 @@ struct kept_state {
     struct part_rounds *parts; /* owned */
     size_t n_parts, cap_parts;
     struct device_park park; /* what the last world left on the GPUs */
+    struct membership
+        *membership; /* NULL: the job is not elastic, or hvd_init is new */
+    bool has_formed; /* hvd_init has succeeded before; set by runtime.c */
 };
 
 struct world_config {
@@ -69,7 +76,8 @@ struct world_config {
     void (*report_late)(const char *tensor);
 };
 
-/* Blocks until all ranks are connected or the time is over. */
+/* Blocks until all ranks are connected or the time is over. In an elastic job a world that
+ * does not form is followed by the next one, up to a number of times. */
 int world_form(const struct world_config *config,
                struct kept_state *kept,
                struct world **ret,

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/core/mismatch.h"
 
@@ -211,13 +212,29 @@ int world_set_remove(struct world *w, int id, struct err *err)
     return rc;
 }
 
+/* An elastic world may be too small for a set. All ranks leave the same ones out. */
+static bool set_has_ranks(const struct world *w, const int *ranks, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (w->membership && ranks[i] >= 0
+            && (uint32_t)ranks[i] >= w->contract.place.size) {
+            log_warn("a process set is left out until the world is large enough",
+                     "rank=%d size=%u", ranks[i], w->contract.place.size);
+            return false;
+        }
+    return true;
+}
+
 int world_add_static_sets(struct world *w, const struct static_sets *s, struct err *err)
 {
     const int *ranks = s->ranks;
 
     for (int i = 0; i < s->n; i++) {
-        int id, rc = world_set_add(w, ranks, s->sizes[i], SET_BY_ALL,
-                                   w->start_deadline_ns, &id, err);
+        int id, rc = 0;
+
+        if (set_has_ranks(w, ranks, s->sizes[i]))
+            rc = world_set_add(w, ranks, s->sizes[i], SET_BY_ALL, w->start_deadline_ns,
+                               &id, err);
 
         if (rc < 0) {
             (void)err_prefix(err, "hvd_config, set %d", i + 1);
