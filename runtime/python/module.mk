@@ -19,7 +19,7 @@ PY_TREE   := $(PY_OUT) $(PY_EXT) $(PY_LIBS)
 # whose libc headers must not come before the portable compiler's.
 PY_INCLUDE ?= $(firstword $(wildcard /usr/include/python3.[0-9]*))
 
-PY_EXT_OBJ := $(patsubst %,$(O)/runtime/python/ext/%.o,native module life start sets progress submit ending device capsule replica)
+PY_EXT_OBJ := $(patsubst %,$(O)/runtime/python/ext/%.o,native module life start sets progress submit ending device capsule replica elastic)
 $(PY_EXT_OBJ): XFLAGS := -DPy_LIMITED_API=0x03080000 -isystem $(PY_INCLUDE) -idirafter /usr/include
 $(PY_EXT): $(PY_EXT_OBJ) $(O)/runtime/core/digest.o $(HVD_LIB) runtime/python/ext/native.map
 	@mkdir -p $(@D)

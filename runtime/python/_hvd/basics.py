@@ -129,11 +129,20 @@ def _check_job(was_there):
 def start_again(timeout_ms):
     """Leaves the world and forms a new one with the other ranks within this time (elastic).
 
-    The process sets given to init() are recreated; sets that were added later are not.
+    The process sets given to init() are recreated, and so are those that were added later. In an elastic
+    job a set whose ranks the world does not have is left out, until a later world has them.
     """
-    shutdown()
-    _join_world(timeout_ms, _ranks_of_init, tuple(tuple(s.ranks) for s in _sets_of_init))
-    _sets.register_all(_sets_of_init)
+    added = _sets.added()
+    while True:
+        shutdown()
+        _join_world(timeout_ms, _ranks_of_init, tuple(tuple(s.ranks) for s in _sets_of_init))
+        _sets.register_all(_sets_of_init)
+        try:
+            _sets.add_again(added)
+            return
+        except HorovodInternalError:
+            if not _native.elastic_is_over():
+                raise  # else this world was lost, too, and the launcher has the next one
 
 
 def _join_world(timeout_ms, ranks, set_ranks):

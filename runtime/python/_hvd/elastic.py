@@ -11,29 +11,38 @@
         |            |                         |
         '-- state.on_reset() <-- shutdown, init (a new world)
 
-Supported: a world whose collectives fail (ranks disagree, a check fails, one rank raises
-HorovodInternalError) while every process survives. Not supported: a world of another size. Lost ranks are
-not restarted, and hosts are not added or removed. hosts_changed() is where the runtime would report that;
-the rest is prepared for it.
+In every job: a world whose collectives fail (ranks disagree, a check fails, one rank raises
+HorovodInternalError) while every process survives is followed by one of the same ranks.
+
+In an elastic job (horovodrun --min-np) the launcher chooses the ranks of each world. When some are lost,
+the others continue with the next world; lost ranks are replaced, and hosts that come or go are announced
+(hosts_changed), so that the next commit() ends the function by HostsUpdatedInterrupt. Rank and size may be
+others in each world. A process that is new calls sync() first, so all ranks do when there is one
+(_may_skip_sync). A function that returns ends the run on its rank.
 
 Invariants
  - After a failure, training never resumes from uncommitted values or from those of a rank other than 0:
    sync() gives rank 0's state to all ranks and commits it.
  - The loop ends. A failure is raised when it repeats FAILURES_WITHOUT_COMMIT times without a commit(), and
    after HVD_ELASTIC_FAILURES failures in all. Forming a new world takes at most HOROVOD_ELASTIC_TIMEOUT
-   each time.
+   each time. In an elastic job the launcher has that deadline, and it counts the processes that fail, so a
+   failure that has ended the world is not counted here: each rank but the lost one would. A failure of
+   which the world does not end (ranks that disagree) is, because no process ends by it.
 """
 
 import copy
 import enum
 import functools
 import logging
+import os
 import pickle
 import queue
 import re
+import struct
 import sys
+import time
 
-from _hvd import _native, basics, handles, knobs, pickling
+from _hvd import _native, basics, handles, knobs, objects, pickling
 from _hvd.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
 FAILURES_WITHOUT_COMMIT = 3
@@ -50,13 +59,19 @@ class HostUpdateResult(enum.IntFlag):
     mixed = removed | added
 
 
+def is_elastic():
+    """Whether the launcher of this process chooses the ranks of each world."""
+    return bool(os.environ.get("HVD_ELASTIC"))
+
+
 def hosts_changed():
     """The host changes since the last call: a list of (timestamp, HostUpdateResult).
 
-    The only query of the runtime, called at each commit() and check_host_updates() on every rank; rank 0's
-    result counts. Always empty in this version, because a world keeps its size.
+    Called at each commit() and check_host_updates() on every rank; rank 0's result counts. Empty outside of
+    elastic jobs.
     """
-    return []
+    bits = _native.elastic_take_change()
+    return [(time.time(), HostUpdateResult(bits))] if bits else []
 
 
 class WorkerNotificationManager:
@@ -103,6 +118,7 @@ class State:
 
     def on_reset(self):
         self._host_messages = queue.Queue()
+        self._last_updated_timestamp = 0  # rank 0 may have another clock now
         self.reset()
         for callback in self._reset_callbacks:
             callback()
@@ -134,10 +150,18 @@ class State:
             if timestamp > latest:
                 latest = timestamp
                 result |= update
-        received = self._bcast_object((before, latest, int(result)))
-        before, self._last_updated_timestamp, result = received
+        before, self._last_updated_timestamp, result = self._from_rank_0(before, latest, int(result))
         if self._last_updated_timestamp > before:
             raise HostsUpdatedInterrupt(result == HostUpdateResult.removed)
+
+    def _from_rank_0(self, *numbers):
+        """Rank 0's numbers: one broadcast of some bytes, because it is done at each commit."""
+        if not _native.is_initialized():
+            return self._bcast_object(numbers)
+        form = f"<{len(numbers)}d"
+        buffer = bytearray(struct.pack(form, *numbers))
+        objects.broadcast_bytes("elastic.hosts", buffer, 0, 0)
+        return struct.unpack(form, buffer)
 
     def save(self):
         """Keeps the state as it is now, in this process' memory."""
@@ -292,6 +316,9 @@ class _Failures:
 
     def add(self, state, error):
         """Returns to try again; else raises the error with the reason before it."""
+        if _native.elastic_is_over():
+            _log.warning("hvd.elastic.run: %s; restoring the last commit for the next world", error)
+            return
         commits = getattr(state, "_commits", 0)
         self.without_commit = self.without_commit + 1 if commits == self.commits else 1
         self.commits = commits
@@ -325,6 +352,20 @@ def _state_of(function, args, kwargs):
     return state
 
 
+def _may_skip_sync(skip_sync):
+    """Whether sync() is not needed in the new world. In an elastic job a collective after each reset.
+
+    A rank that is new calls sync() first. And ranks of one world may have left it in different ways: one
+    by an interrupt, another one by the failure that this was for it.
+    """
+    if not is_elastic():
+        return skip_sync
+    if _native.elastic_has_new():
+        return False
+    wishes = objects.allgather_bytes("elastic.skip_sync", bytearray([skip_sync]), 0)
+    return all(wishes)
+
+
 def run_fn(func, reset):
     """Returns func(state, ...) that survives failed collectives; reset() forms a new world."""
 
@@ -334,10 +375,13 @@ def run_fn(func, reset):
         failures = _Failures()
         notification_manager.init()
         notification_manager.register_listener(state)
-        skip_sync = False
+        skip_sync = is_reset = False
         try:
             while True:
                 try:
+                    if is_reset:
+                        state.on_reset()
+                        skip_sync = _may_skip_sync(skip_sync)
                     if not skip_sync:
                         state.sync()
                     return func(*args, **kwargs)
@@ -348,7 +392,7 @@ def run_fn(func, reset):
                 except HostsUpdatedInterrupt as e:
                     skip_sync = e.skip_sync
                 reset()
-                state.on_reset()
+                is_reset = True
         finally:
             notification_manager.remove_listener(state)
 
@@ -398,8 +442,11 @@ def as_collective_errors(func):
 def reset_world():
     """Leaves the world and forms a new one with the other ranks, within HOROVOD_ELASTIC_TIMEOUT.
 
-    The other ranks arrive when their current step has failed.
+    The other ranks arrive when their current step has failed. In an elastic job the launcher has the limit.
     """
+    if is_elastic():
+        basics.start_again(0)
+        return
     ms = _timeout_ms()
     try:
         basics.start_again(ms)

@@ -9,6 +9,7 @@ They are removed by remove_process_set() and with the world: a ProcessSet of an 
 registered, and its size(), rank() and included() are None.
 """
 
+import logging
 import os
 import re
 import threading
@@ -18,6 +19,9 @@ from _hvd import _native
 from _hvd.absent import refuse_mpi
 
 _registered = weakref.WeakSet()  # of this world, but the global one
+_added = []  # sets of add_process_set(), in this order, also those that an elastic world is too small for
+_again = []  # ranks of sets that add_again() has made and the program has not added since
+_log = logging.getLogger("horovod.elastic")
 _no_world = "Horovod has not been initialized; use hvd.init()."
 
 
@@ -216,8 +220,20 @@ def of_init(text):
 
 def forget():
     """Unregisters the sets of the last world."""
+    _added.clear()
+    _again.clear()
     for process_set in list(_registered):
         process_set._invalidate()
+
+
+def _is_left_out(process_set):
+    """Whether this world of an elastic job is too small for the set; logs that."""
+    if not os.environ.get("HVD_ELASTIC") or all(0 <= rank < _native.size() for rank in process_set.ranks):
+        return False
+    _log.warning(
+        "%s is left out, because this world of the elastic job has %d ranks", process_set, _native.size()
+    )
+    return True
 
 
 def register_all(process_sets):
@@ -226,6 +242,8 @@ def register_all(process_sets):
         return
     ids = {tuple(ranks): i for i, ranks in _of_world().items()}
     for process_set in process_sets:
+        if _is_left_out(process_set):
+            continue
         if tuple(process_set.ranks) not in ids:
             raise ValueError(
                 f"hvd.init() was called before without {process_set}; use hvd.add_process_set() now"
@@ -268,15 +286,41 @@ def with_signals(function, *args):
 def add_process_set(process_set):
     """Creates a process set from a ProcessSet or a list of ranks and returns the ProcessSet.
 
-    All ranks of the world call it, in the same order, also those that are not in the set.
+    All ranks of the world call it, in the same order, also those that are not in the set. A later world of
+    hvd.elastic.run has it, too. Where an elastic world lacks ranks of it, the set is not registered yet.
     """
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
     _check_dynamic("adding")
+    if process_set.ranks in _again:  # a script that adds its sets again in each world
+        _again.remove(process_set.ranks)
+        _register(process_set, {tuple(r): i for i, r in _of_world().items()}[tuple(process_set.ranks)])
+        return process_set
     if process_set is global_process_set or process_set.ranks in _of_world().values():
         raise ValueError(f"Attempted to add a duplicate process set: {process_set}")
-    _register(process_set, with_signals(_native.set_add, tuple(process_set.ranks)))
+    if not _is_left_out(process_set):
+        _register(process_set, with_signals(_native.set_add, tuple(process_set.ranks)))
+    of = [p.ranks for p in _added]
+    if process_set.ranks in of:  # left out before
+        _added[of.index(process_set.ranks)] = process_set
+    else:
+        _added.append(process_set)
     return process_set
+
+
+def added():
+    """The sets that add_process_set() has added to this world, for add_again()."""
+    return list(_added)
+
+
+def add_again(process_sets):
+    """Adds sets of the last world to the new one. All ranks call it, but those that are new: their program
+    adds the same sets by itself."""
+    _added[:] = process_sets
+    for process_set in process_sets:
+        if not _is_left_out(process_set):
+            _register(process_set, with_signals(_native.set_add, tuple(process_set.ranks)))
+            _again.append(process_set.ranks)
 
 
 def remove_process_set(process_set):
@@ -293,4 +337,6 @@ def remove_process_set(process_set):
     with_signals(_native.set_remove, set_id)
     for other in [p for p in _registered if p._id == set_id]:  # and copies of it
         other._invalidate()
+    _added[:] = [p for p in _added if p.ranks != process_set.ranks]
+    _again[:] = [ranks for ranks in _again if ranks != process_set.ranks]
     return True

@@ -56,5 +56,6 @@ int device_add_to(PyObject *module);
 int sets_add_to(PyObject *module);
 int progress_add_to(PyObject *module);
 int replica_add_to(PyObject *module);
+int elastic_add_to(PyObject *module);
 
 #endif

@@ -46,7 +46,7 @@ static int module_exec(PyObject *module)
     Py_DECREF(exceptions);
     if (!state_of(module)->internal_error || life_add_to(module) || sets_add_to(module)
         || submit_add_to(module) || ending_add_to(module) || device_add_to(module)
-        || progress_add_to(module) || replica_add_to(module))
+        || progress_add_to(module) || replica_add_to(module) || elastic_add_to(module))
         return -1;
     return 0;
 }
