@@ -213,6 +213,14 @@ def test_hosts_may_be_ipv6(folder):
     same((got["HVD_RENDEZVOUS_ADDR"], got["MASTER_ADDR"], got["HOROVOD_HOSTNAME"]), ("::1",) * 3)
 
 
+def test_sizes_that_contradict_each_other_are_refused(folder):
+    for words, part in (
+        (("-np", "2", "--min-np", "3"), "horovodrun: --min-np 3 exceeds -np 2\n"),
+        (("--min-np", "3", "--max-np", "2"), "horovodrun: --max-np 2 is below --min-np 3\n"),
+    ):
+        same(run(folder, *words, "true", code=2).err, part)
+
+
 def test_the_discovery_script_names_the_hosts(folder):
     script = executable(
         f"{folder}/hosts.sh", '#!/bin/sh\necho "# ours"\necho "localhost:$1"\necho told >&2\n'

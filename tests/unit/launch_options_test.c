@@ -184,19 +184,13 @@ UNIT_TEST(each_mistake_has_its_message)
         {"x -np 2 --min-np 3 a", "--min-np 3 exceeds -np 2"},
         {"x -np 2 --max-np 1 a", "--max-np 1 is below -np 2"},
         {"x --min-np 3 --max-np 2 a", "--max-np 2 is below --min-np 3"},
-        {"x -np 2 --min-np 2 a",
-         "--min-np: elastic jobs are not available in this version"},
-        {"x --min-np 2 --max-np 2 a", "--min-np: elastic jobs are not available"},
-        {"x -np 3 --min-np 2 --max-np 3 a", "--min-np: elastic jobs are not available"},
-        {"x -np 2 --max-np 2 --reset-limit 3 a",
-         "--reset-limit: elastic jobs are not available"},
-        {"x -np 2 --min-num-proc 2 a", "--min-np: elastic jobs are not available"},
-        {"x -np 2 --max-num-proc 3 a", "--max-np: elastic jobs are not available"},
-        {"x --reset-limit 3 a", "--reset-limit: elastic jobs are not available"},
-        {"x --elastic-timeout 3 a",
-         "--elastic-timeout: elastic jobs are not available"},
-        {"x --blacklist-cooldown-range 1 2 a",
-         "--blacklist-cooldown-range: elastic jobs are not available"},
+        {"x -np 2 --min-np 1 --max-np 1 a", "--max-np 1 is below -np 2"},
+        {"x --max-np 2 a", "--max-np 2: the job has no size at the start; add -np N or "
+                           "--min-np N"},
+        {"x -np 4 --framework tf-ps --min-np 3 a",
+         "--framework tf-ps needs a job of fixed size; remove --min-np"},
+        {"x -np 4 --framework tf-multiworker --max-np 5 a",
+         "--framework tf-multiworker needs a job of fixed size; remove --max-np"},
         {"x --blacklist-cooldown-range 2 1 a",
          "--blacklist-cooldown-range: 2 exceeds 1"},
         {"x --blacklist-cooldown-range 2",
@@ -349,6 +343,78 @@ UNIT_TEST(flags_without_effect_are_warned_about)
                                        "--timeline-filename");
 }
 
+UNIT_TEST(a_job_of_fixed_size_has_no_elastic_options)
+{
+    static const struct {
+        const char *line, *warning;
+    } rows[] = {
+        {"x -np 2 --max-num-proc 2 a", "--max-np 2 equals -np: the job has a fixed "
+                                       "size, and a rank that fails ends it"},
+        {"x -np 2 --reset-limit 3 a",
+         "--reset-limit has no effect on a job of fixed size; see --min-np"},
+        {"x -np 2 --elastic-timeout 3 a",
+         "--elastic-timeout has no effect on a job of fixed size; see --min-np"},
+        {"x --host-discovery-script s --blacklist-cooldown-range 1 2 a",
+         "--blacklist-cooldown-range has no effect on a job of fixed size; see "
+         "--min-np"},
+        {"x -np 2 a", NULL},
+        {"x --host-discovery-script s a", NULL}, /* it is run once */
+        {"x -np 2 --framework tf-multiworker --host-discovery-script s a", NULL},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct err err = ERR_INIT;
+        CLEANUP(options_release) struct launch_options o;
+
+        assert_int_equal(line_parse(rows[i].line, NULL, &o, &err), 0);
+        assert_false(options_are_elastic(&o));
+        assert_int_equal(o.n_warnings, rows[i].warning != NULL);
+        if (rows[i].warning)
+            assert_string_equal(o.warnings[0], rows[i].warning);
+    }
+}
+
+/* "START MIN MAX, reset N, wait MS, exclude S to S" */
+UNIT_TEST(an_elastic_job_has_bounds_and_defaults)
+{
+    static const struct {
+        const char *line, *want;
+    } rows[] = {
+        {"x -np 4 --min-np 2 a", "4 2 0, reset -1, wait 600000, exclude 30 to 600"},
+        {"x --min-num-proc 2 a", "2 2 0, reset -1, wait 600000, exclude 30 to 600"},
+        {"x -np 2 --min-np 2 --max-np 2 a",
+         "2 2 2, reset -1, wait 600000, exclude 30 to 600"},
+        {"x -np 2 --max-num-proc 3 a",
+         "2 2 3, reset -1, wait 600000, exclude 30 to 600"},
+        {"x -np 2 --host-discovery-script s a",
+         "2 2 0, reset -1, wait 600000, exclude 30 to 600"},
+        {"x -np 2 --max-np 2 --host-discovery-script s a",
+         "2 2 2, reset -1, wait 600000, exclude 30 to 600"},
+        {"x -np 2 --max-np 2 --min-np 1 --elastic-timeout 1.5 --reset-limit 0 "
+         "--blacklist-cooldown-range 5 604800 a",
+         "2 1 2, reset 0, wait 1500, exclude 5 to 604800"},
+        {"x -np 2 --min-np 1 --elastic-timeout 0 --blacklist-cooldown-range 0 0 a",
+         "2 1 0, reset -1, wait 0, exclude 0 to 0"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct err err = ERR_INIT;
+        CLEANUP(options_release) struct launch_options o;
+        struct elastic_options e;
+        char got[200];
+
+        assert_int_equal(line_parse(rows[i].line, NULL, &o, &err), 0);
+        assert_int_equal(o.n_warnings, 0);
+        assert_true(options_are_elastic(&o));
+        assert_int_equal(options_elastic(&o, &e, &err), 0);
+        (void)snprintf(
+            got, sizeof(got), "%u %u %u, reset %d, wait %llu, exclude %g to %g",
+            e.start, e.min, e.max, (int)e.reset_limit, (unsigned long long)e.timeout_ms,
+            (double)e.exclude_ns / 1e9, (double)e.exclude_max_ns / 1e9);
+        assert_string_equal(got, rows[i].want);
+    }
+}
+
 static int options_once(void *arg)
 {
     static const struct config c[] = {{"params.cycle_time_ms", "10"}, {NULL, NULL}};
@@ -357,26 +423,10 @@ static int options_once(void *arg)
     return line_parse(arg, c, &o, &err);
 }
 
-UNIT_TEST(limits_that_equal_np_are_a_fixed_size)
-{
-    static const char *const lines[] = {"x -np 2 --min-np 2 --max-np 2 a",
-                                        "x -np 2 --max-num-proc 2 a"};
-    struct launch_options o;
-
-    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
-        struct err err = ERR_INIT;
-        assert_int_equal(line_parse(lines[i], NULL, &o, &err), 0);
-        assert_int_equal(o.n_warnings, 1);
-        assert_string_equal(o.warnings[0],
-                            "--max-np 2 equals -np: the job has a fixed size, and a "
-                            "rank that fails ends it");
-        options_release(&o);
-    }
-}
-
 UNIT_TEST(memory_that_runs_out_is_an_error)
 {
-    char line[] = "x \xe2\x80\x93np 4 --config-file f.yaml --log-level debug "
+    char line[] = "x \xe2\x80\x93np 4 --max-np 4 --reset-limit 1 --config-file f.yaml "
+                  "--log-level debug "
                   "--fusion-threshold-mb 3 --network-interface a a";
     torture(options_once, line);
 }

@@ -95,20 +95,20 @@
       "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "autotune.gaussian_process_noise", AUTOTUNE,  \
       AUTOTUNE, "without effect: the search uses medians (Horovod's default: 0.8)")            \
     X(MIN_NP, "--min-np", "--min-num-proc", "", "", "N", NUMBER, 1, OPTION_MAX_NP, "", "",     \
-      COUNT, ELASTIC, "elastic: minimum number of processes; not available in this version")   \
+      COUNT, ELASTIC, "continue with this number of processes if others fail (default: -np)")  \
     X(MAX_NP, "--max-np", "--max-num-proc", "", "", "N", NUMBER, 1, OPTION_MAX_NP, "", "",     \
-      COUNT, ELASTIC, "elastic: maximum number of processes; not available in this version")   \
+      COUNT, ELASTIC, "grow up to this number of processes (default: all slots of the hosts)") \
     X(SLOTS_PER_HOST, "--slots-per-host", "", "", "", "N", NUMBER, 1, 65536, "", "",           \
       HOST_DISCOVERY_SCRIPT, ELASTIC,                                                          \
       "slots of a host for which the discovery script prints none (default: 1)")               \
     X(ELASTIC_TIMEOUT, "--elastic-timeout", "", "", "", "SECONDS", SECONDS, 0, OPTION_WEEK,    \
       "", "", COUNT, ELASTIC,                                                                  \
-      "elastic: time for a new world to form; not available in this version")                  \
+      "how long an elastic job waits for --min-np processes (default: 600)")                   \
     X(RESET_LIMIT, "--reset-limit", "", "", "", "N", NUMBER, 0, 1000000, "", "", COUNT,        \
-      ELASTIC, "elastic: maximum number of changes; not available in this version")            \
+      ELASTIC, "how often the processes may form a new world (default: no limit)")             \
     X(BLACKLIST_COOLDOWN, "--blacklist-cooldown-range", "", "", "", "MIN MAX", RANGE, 0,       \
       OPTION_WEEK, "", "", COUNT, ELASTIC,                                                     \
-      "elastic: seconds to avoid a failing host; not available in this version")               \
+      "seconds without the slot of a process that fails again (default: 30 600)")              \
     X(TIMELINE, "--timeline-filename", "", "", "", "FILE", FILE, 0, 0, "HOROVOD_TIMELINE",     \
       "timeline.filename", COUNT, TIMELINE,                                                    \
       "record what happens to each tensor, for chrome://tracing")                              \

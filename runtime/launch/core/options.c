@@ -201,39 +201,31 @@ static int options_check_exclusive(const struct launch_options *o, struct err *e
     return 0;
 }
 
-/* The numbers are checked before the options are refused. A world that can neither grow
- * nor shrink is accepted: without --min-np, -np is the minimum. */
 static int options_check_elastic(struct launch_options *o, struct err *err)
 {
-    static const enum option_id refused[] = {OPT_MIN_NP, OPT_MAX_NP,
-                                             OPT_ELASTIC_TIMEOUT, OPT_RESET_LIMIT,
-                                             OPT_BLACKLIST_COOLDOWN};
-    uint32_t np = options_u32(o, OPT_NP, 0);
-    uint32_t min = options_u32(o, OPT_MIN_NP, np), max = options_u32(o, OPT_MAX_NP, 0);
-    if (np && min > np)
-        return err_set(err, -EINVAL, "--min-np %u exceeds -np %u", min, np);
-    if (max && max < (np ? np : min))
-        return err_set(err, -EINVAL, "--max-np %u is below %s %u", max,
-                       np ? "-np" : "--min-np", np ? np : min);
-    bool is_fixed = np && min == np && max == np;
+    static const enum option_id idle[] = {OPT_ELASTIC_TIMEOUT, OPT_RESET_LIMIT,
+                                          OPT_BLACKLIST_COOLDOWN};
+    struct elastic_options e;
     int rc = 0;
-    if (is_fixed)
+
+    if (options_are_elastic(o))
+        return options_elastic(o, &e, err);
+    if (o->text[OPT_MAX_NP])
         rc = options_warn(o,
                           arena_printf(&o->arena,
-                                       "--max-np %u equals -np: the job has a fixed "
+                                       "--max-np %s equals -np: the job has a fixed "
                                        "size, and a rank that fails ends it",
-                                       max),
+                                       o->text[OPT_MAX_NP]),
                           err);
-    if (rc < 0)
-        return rc;
-    for (size_t i = 0; i < ARRAY_LEN(refused); i++)
-        if (o->text[refused[i]]
-            && !(is_fixed && (refused[i] == OPT_MIN_NP || refused[i] == OPT_MAX_NP)))
-            return err_set(err, -EINVAL,
-                           "%s: elastic jobs are not available in this version; remove "
-                           "%s and use -np N",
-                           option_row(refused[i])->name, option_row(refused[i])->name);
-    return 0;
+    for (size_t i = 0; rc == 0 && i < ARRAY_LEN(idle); i++)
+        if (o->text[idle[i]])
+            rc = options_warn(
+                o,
+                arena_printf(&o->arena,
+                             "%s has no effect on a job of fixed size; see --min-np",
+                             option_row(idle[i])->name),
+                err);
+    return rc;
 }
 
 static int options_check_all(struct launch_options *o, struct err *err)

@@ -111,6 +111,22 @@ options_ms(const struct launch_options *o, enum option_id id, uint64_t fallback)
 /* --framework with --tf-ps and --tf-evaluator. */
 struct tf_roles options_tf_roles(const struct launch_options *o);
 
+/* The job may change its size, or replaces ranks that fail: with --min-np, with a --max-np
+ * that is not -np, and with -np and a discovery script (not for TensorFlow's strategies,
+ * which need a fixed size). */
+bool options_are_elastic(const struct launch_options *o);
+struct elastic_options {
+    uint32_t start, min, max; /* ranks; max 0: as many as the hosts have slots */
+    uint32_t reset_limit;     /* ELASTIC_NO_LIMIT: none */
+    uint64_t timeout_ms;      /* for which the job waits for a world */
+    uint64_t exclude_ns, exclude_max_ns; /* of a slot; see elastic.h */
+};
+/* Of a job that is elastic. -EINVAL: the numbers contradict each other or are missing, or
+ * the strategy needs a fixed size; options_parse has checked this. */
+int options_elastic(const struct launch_options *o,
+                    struct elastic_options *ret,
+                    struct err *err);
+
 void options_help(const char *program, struct strbuf *out);
 
 #endif
