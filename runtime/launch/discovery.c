@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts the script's lines to a hostfile and parses that. Called by horovodrun.c. */
+/* Converts the script's lines to a hostfile and parses that. Called by horovodrun.c and
+ * discovery_watch.c. */
 #include "runtime/launch/discovery.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "runtime/base/mem.h"
-
-#define OUTPUT_MAX_BYTES (4u << 20)
 
 /* "host" alone: neither "host:2", "[::1]:2" nor "host slots=2". */
 static bool line_has_no_slots(const char *line, size_t len)
@@ -20,14 +19,14 @@ static bool line_has_no_slots(const char *line, size_t len)
            || (colon != last && !memchr(line, ']', len));
 }
 
-static int discovery_parse(uint32_t slots,
-                           const char *command,
-                           const struct strbuf *out,
-                           struct hostlist *ret,
-                           struct err *err)
+int discovery_parse(uint32_t slots,
+                    const char *command,
+                    const struct strbuf *out,
+                    struct hostlist *ret,
+                    struct err *err)
 {
     struct strbuf text;
-    strbuf_init(&text, 2 * OUTPUT_MAX_BYTES);
+    strbuf_init(&text, 2 * DISCOVERY_MAX_BYTES);
     for (const char *p = strbuf_str(out); *p;) {
         size_t whole = strcspn(p, "\n"), n = whole;
         while (n && strchr(" \t\r", p[n - 1]))
@@ -64,7 +63,7 @@ int discovery_run(struct capture *c,
     c->path = "/bin/sh";
     c->name = command;
     c->argv = argv;
-    strbuf_init(&out, OUTPUT_MAX_BYTES);
+    strbuf_init(&out, DISCOVERY_MAX_BYTES);
     int rc = capture_run(c, &out, err);
     c->argv = NULL;
     if (rc == 0)

@@ -6,6 +6,14 @@
 #include "runtime/contract/hostlist.h"
 #include "runtime/launch/capture.h"
 
+#define DISCOVERY_MAX_BYTES (4u << 20) /* that it may print */
+
+/* Reads what command has printed. */
+int discovery_parse(uint32_t slots,
+                    const char *command,
+                    const struct strbuf *out,
+                    struct hostlist *ret,
+                    struct err *err);
 /* Runs the command with sh, once, and reads its lines "HOST", "HOST:SLOTS" or "HOST
  * slots=N". slots is the default. c needs signals, guard, env and timeout_ms. -EINVAL
  * with err. */

@@ -2,7 +2,8 @@
 /* horovodrun -np N command:
  *
  *   options -> host list -> places -+-> local_job.c: all ranks run on this host
- *                                   '-> remote.c: several hosts
+ *                     |             '-> remote.c: several hosts
+ *                     '-> elastic_job.c: ranks may be replaced, added and removed
  *
  * Exit codes: that of the first failed rank, 128 + signal, 127 and 126 for the command,
  * 2 for the command line, 125 for failures of the launcher. Called by
@@ -23,6 +24,7 @@
 #include "runtime/launch/config_file.h"
 #include "runtime/launch/core/options.h"
 #include "runtime/launch/discovery.h"
+#include "runtime/launch/elastic_job.h"
 #include "runtime/launch/hosts.h"
 #include "runtime/launch/local_job.h"
 #include "runtime/launch/outcome.h"
@@ -40,6 +42,7 @@ struct horovodrun {
     const char *program;
     char *const *env;
     struct launch_options o;
+    struct elastic_options elastic; /* if options_are_elastic */
     struct run_hosts hosts;
     char dir[PATH_MAX];             /* of the installed runtime, "": none */
     struct scratch_folder *scratch; /* shared with the guard */
@@ -81,15 +84,35 @@ static int launch_check_interfaces(const char *names, struct err *err)
     }
 }
 
+/* The hosts may change, and have fewer slots than ranks for a while. */
+static int launch_read_elastic(struct horovodrun *l, struct err *err)
+{
+    int rc = options_elastic(&l->o, &l->elastic, err);
+    if (rc == 0)
+        rc = run_hosts_read_list(&l->o, launch_discover, l, &l->hosts.list, err);
+    l->hosts.np = l->elastic.start;
+    const uint64_t slots = hostlist_slots(&l->hosts.list);
+    if (rc == 0 && slots < l->elastic.start && !l->o.text[OPT_HOST_DISCOVERY_SCRIPT])
+        rc = err_set(err, -EINVAL, "-np %u exceeds the %llu slots of the host list",
+                     l->elastic.start, (unsigned long long)slots);
+    return rc;
+}
+
+static int launch_read_hosts(struct horovodrun *l, struct err *err)
+{
+    const struct tf_roles roles = options_tf_roles(&l->o);
+    uint32_t counts[TF_ROLE_COUNT];
+    if (options_are_elastic(&l->o))
+        return launch_read_elastic(l, err);
+    int rc = run_hosts_read(&l->o, launch_discover, l, &l->hosts, err);
+    return rc < 0 ? rc : tf_roles_count(&roles, l->hosts.np, counts, err);
+}
+
 static int launch_check_usage(struct horovodrun *l, struct err *err)
 {
     enum log_level level = LOG_WARN;
-    int rc = run_hosts_read(&l->o, launch_discover, l, &l->hosts, err);
+    int rc = launch_read_hosts(l, err);
     if (rc < 0)
-        return rc;
-    const struct tf_roles roles = options_tf_roles(&l->o);
-    uint32_t counts[TF_ROLE_COUNT];
-    if ((rc = tf_roles_count(&roles, l->hosts.np, counts, err)) < 0)
         return rc;
     if (l->o.text[OPT_LOG_LEVEL])
         (void)log_level_parse(l->o.text[OPT_LOG_LEVEL], &level);
@@ -118,12 +141,14 @@ launch_start_timeout(const struct horovodrun *l, uint64_t *ret_ms, struct err *e
     return parse_duration_ms("HOROVOD_START_TIMEOUT", text, 1, 86400000, ret_ms, err);
 }
 
-/* Runs a job with other hosts. */
-static int launch_remote(struct horovodrun *l, struct err *err)
+/* Runs a job with an agent on each host: other hosts, or an elastic job. */
+static int launch_with_agents(struct horovodrun *l, struct err *err)
 {
     const char *const *text = l->o.text;
     char iface[64] = "";
-    struct hostlist hosts = {.v = l->hosts.list.v, .n = l->hosts.n};
+    const bool is_elastic = options_are_elastic(&l->o);
+    struct hostlist hosts = {.v = l->hosts.list.v,
+                             .n = is_elastic ? l->hosts.list.n : l->hosts.n};
     struct remote_job job = {
         .program = l->program,
         .dir = l->scratch->dir,
@@ -144,6 +169,11 @@ static int launch_remote(struct horovodrun *l, struct err *err)
         .agent_port = (uint16_t)options_u32(&l->o, OPT_AGENT_PORT, 0),
         .ssh_port = (uint16_t)options_u32(&l->o, OPT_SSH_PORT, 0),
         .ssh_identity = text[OPT_SSH_IDENTITY_FILE]};
+    const struct elastic_job elastic = {.job = &job,
+                                        .options = &l->elastic,
+                                        .discovery = text[OPT_HOST_DISCOVERY_SCRIPT],
+                                        .slots_per_host =
+                                            options_u32(&l->o, OPT_SLOTS_PER_HOST, 1)};
     AUTOFREE struct remote_end *end = mem_zalloc(sizeof(*end));
     if (!end)
         return err_set(err, -ENOMEM, "out of memory"), EXIT_OWN;
@@ -155,7 +185,9 @@ static int launch_remote(struct horovodrun *l, struct err *err)
     }
     if (launch_start_timeout(l, &job.start_timeout_ms, err) < 0)
         return EXIT_USAGE;
-    if (remote_run(&job, &l->signals, end, err) < 0)
+    if ((is_elastic ? elastic_job_run(&elastic, &l->signals, end, err)
+                    : remote_run(&job, &l->signals, end, err))
+        < 0)
         return EXIT_OWN;
     return outcome_print(l->program, end->has_failed ? &end->first : NULL,
                          end->forwarded_signal);
@@ -217,8 +249,8 @@ static int launch_all(struct horovodrun *l, struct err *err)
     if (launch_begin(l, &code, err) != 0)
         return code;
     termination_clear(termination_path());
-    if (!run_hosts_all_local(&l->hosts))
-        return launch_remote(l, err);
+    if (options_are_elastic(&l->o) || !run_hosts_all_local(&l->hosts))
+        return launch_with_agents(l, err);
     struct local_job_config c = {.program = l->program,
                                  .env = l->env,
                                  .o = &l->o,

@@ -77,11 +77,11 @@ int hostfile_read(const char *path, struct hostlist *ret, struct err *err)
     return rc < 0 ? (err_prefix(err, "%s", path), rc) : 0;
 }
 
-static int run_hosts_read_list(const struct launch_options *o,
-                               run_hosts_discover_fn discover,
-                               void *arg,
-                               struct hostlist *ret,
-                               struct err *err)
+int run_hosts_read_list(const struct launch_options *o,
+                        run_hosts_discover_fn discover,
+                        void *arg,
+                        struct hostlist *ret,
+                        struct err *err)
 {
     int rc;
     if (o->text[OPT_HOSTS]) {

@@ -33,6 +33,12 @@ typedef int (*run_hosts_discover_fn)(void *arg,
                                      struct hostlist *ret,
                                      struct err *err);
 
+/* Only the list of hosts; -np alone: localhost with that many slots. -EINVAL with err. */
+int run_hosts_read_list(const struct launch_options *o,
+                        run_hosts_discover_fn discover,
+                        void *arg,
+                        struct hostlist *ret,
+                        struct err *err);
 /* -EINVAL with err for every mistake of the user. Release ret in every case. */
 int run_hosts_read(const struct launch_options *o,
                    run_hosts_discover_fn discover,

@@ -68,8 +68,7 @@ void link_kill(struct link_common *k, struct link *l)
         return;
     (void)kill(-l->pid, SIGKILL);
     (void)waitpid(l->pid, NULL, WNOHANG);
-    if (l->kind == LINK_SSH)
-        guard_remove(k->c.guard, l->pid);
+    guard_remove(k->c.guard, l->pid);
     l->pid = 0;
 }
 
@@ -247,21 +246,19 @@ static void link_dialed(struct link_common *k, struct link *l)
     link_end(k, l, why);
 }
 
-static int link_start_ssh(struct link_common *k, struct link *l, struct err *err)
+/* Starts a program that becomes an agent, or leads to one, on its standard streams. */
+static int link_spawn(struct link_common *k,
+                      struct link *l,
+                      const char *path,
+                      char *const *argv,
+                      struct err *err)
 {
-    struct ssh_command command;
     struct child child;
-    int pair[2], rc = ssh_command(&k->c.ssh, l->host, k->c.agent_path, &command, err);
-    if (rc < 0)
-        return rc;
-    if (!*k->ssh_path && command_find(command.v[0], getenv("PATH"), k->ssh_path, err)) {
-        k->ssh_path[0] = '\0';
-        return -ENOENT;
-    }
+    int pair[2], rc;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-        return err_errno(err, errno, "a socket for ssh");
-    struct spawn spawn = {.path = k->ssh_path,
-                          .argv = command.v,
+        return err_errno(err, errno, "a socket for %s", argv[0]);
+    struct spawn spawn = {.path = path,
+                          .argv = argv,
                           .envp = k->env.v,
                           .stdio_fd = pair[1],
                           .signals = k->c.signals};
@@ -281,6 +278,30 @@ static int link_start_ssh(struct link_common *k, struct link *l, struct err *err
     return 0;
 }
 
+static int link_start_ssh(struct link_common *k, struct link *l, struct err *err)
+{
+    struct ssh_command command;
+    int rc = ssh_command(&k->c.ssh, l->host, k->c.agent_path, &command, err);
+    if (rc < 0)
+        return rc;
+    if (!*k->ssh_path && command_find(command.v[0], getenv("PATH"), k->ssh_path, err)) {
+        k->ssh_path[0] = '\0';
+        return -ENOENT;
+    }
+    return link_spawn(k, l, k->ssh_path, command.v, err);
+}
+
+/* An agent of its own for a name of this host. */
+static int link_start_local(struct link_common *k, struct link *l, struct err *err)
+{
+    char path[PATH_MAX], agent[] = "hvd-agent", attach[] = "attach";
+    char *argv[] = {agent, attach, NULL};
+
+    if (command_find(k->c.agent_path, getenv("PATH"), path, err))
+        return -ENOENT;
+    return link_spawn(k, l, path, argv, err);
+}
+
 static int link_start_dial(struct link_common *k, struct link *l, struct err *err)
 {
     struct auth_id id = {.token = &k->c.root, .job_id = SERVE_JOB_ID};
@@ -298,8 +319,9 @@ static int link_start_dial(struct link_common *k, struct link *l, struct err *er
 void link_start(struct link_common *k, struct link *l)
 {
     struct err err = ERR_INIT;
-    int rc =
-        l->kind == LINK_SSH ? link_start_ssh(k, l, &err) : link_start_dial(k, l, &err);
+    int rc = l->kind == LINK_SSH     ? link_start_ssh(k, l, &err)
+             : l->kind == LINK_LOCAL ? link_start_local(k, l, &err)
+                                     : link_start_dial(k, l, &err);
     if (rc < 0)
         link_end(k, l, err.text);
 }

@@ -84,7 +84,7 @@ void link_init(struct link *l,
 void link_release(struct link_common *k, struct link *l); /* kills its process */
 /* Sets the connection of a child that is already an agent. Takes ownership of fd. */
 void link_adopt(struct link *l, pid_t pid, int fd);
-void link_start(struct link_common *k, struct link *l); /* in LINK_NEW, not a child's */
+void link_start(struct link_common *k, struct link *l); /* in LINK_NEW */
 bool link_is_opening(const struct link *l);             /* an attempt runs */
 /* Kills the process of the link and all of its group. */
 void link_kill(struct link_common *k, struct link *l);

@@ -64,6 +64,25 @@ int links_add(struct link_set *s,
     return 0;
 }
 
+void links_renew(struct link_set *s,
+                 size_t i,
+                 enum link_kind kind,
+                 const char *host,
+                 uint64_t deadline_ns)
+{
+    struct link *l = &s->v[i];
+    const uint32_t first = l->first, end = l->end;
+    link_release(&s->common, l);
+    link_init(l, kind, host, first, end);
+    s->common.c.deadline_ns = deadline_ns;
+}
+
+void links_drop(struct link_set *s, size_t i, const char *why)
+{
+    if (s->v[i].state != LINK_ENDING && s->v[i].state != LINK_GONE)
+        link_end(&s->common, &s->v[i], why);
+}
+
 void links_adopt(struct link_set *s, size_t i, pid_t pid, int fd)
 {
     link_adopt(&s->v[i], pid, fd);

@@ -15,13 +15,22 @@ struct link_set {
 /* Copies c; borrows env, signals and guard. */
 int links_init(struct link_set *s, const struct links_config *c, struct err *err);
 void links_release(struct link_set *s); /* closes all links; kills their processes */
-/* Borrows host. Call before the first links_serve. */
+/* Borrows host. Not in a callback. */
 int links_add(struct link_set *s,
               enum link_kind kind,
               const char *host,
               uint32_t first,
               uint32_t end,
               struct err *err);
+/* The i-th link is GONE: another attempt, perhaps for another host, until deadline_ns. Not
+ * in a callback. */
+void links_renew(struct link_set *s,
+                 size_t i,
+                 enum link_kind kind,
+                 const char *host,
+                 uint64_t deadline_ns);
+/* Ends the i-th link; on_lost follows. */
+void links_drop(struct link_set *s, size_t i, const char *why);
 /* A child was just reaped. If it was the process of a link, its number is not used any
  * more: it may soon be that of another process. */
 void links_child_reaped(struct link_set *s, pid_t pid);

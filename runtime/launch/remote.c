@@ -342,15 +342,6 @@ static void remote_serve(struct remote *r)
 
 /* --- start and end --- */
 
-static int remote_make_keys(struct remote *r, struct err *err)
-{
-    int rc = r->job->token_file ? token_read_file(r->job->token_file, &r->root, err)
-                                : token_random(&r->root, err);
-    if (rc == 0)
-        session_job_token(&r->root, r->e.seed, &r->token);
-    return rc;
-}
-
 static int
 remote_add_links(struct remote *r, int local_fd, pid_t local_pid, struct err *err)
 {
@@ -380,11 +371,15 @@ static int remote_prepare(struct remote *r, struct err *err)
     r->start_timeout_s = (ms + 999) / 1000;
     r->start_deadline_ns = clock_now_ns() + ms * NS_PER_MS;
     if ((rc = errand_make(r->job, r->start_timeout_s, &r->e, err)) < 0
-        || (rc = remote_make_keys(r, err)) < 0
+        || (rc = session_make_keys(r->job->token_file, r->e.seed, &r->root, &r->token,
+                                   err))
+               < 0
         || (rc = remote_hosts_init(&r->hosts, r->job->hosts, r->job->np, r->e.local,
                                    err))
                < 0
-        || (rc = remote_output_open(&r->output, r->job, err)) < 0)
+        || (rc = remote_output_open(&r->output, r->job, r->job->np,
+                                    (uint32_t)r->job->hosts->n, err))
+               < 0)
         return rc;
     remote_open_live(r);
     r->fds = mem_calloc(1 + LIVE_DOOR_FDS + OUTPUT_FDS + 2 * (size_t)r->job->np

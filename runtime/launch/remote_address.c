@@ -2,7 +2,7 @@
 /* Addresses are taken from connections that exist: ssh passes both ends to the agent
  * (SSH_CONNECTION), and the socket of serve has them. Otherwise (HVD_SSH is another
  * program) they are those of the route to the host's name. Nothing is probed. Called by
- * remote.c. */
+ * remote.c and elastic_job.c. */
 #include "runtime/launch/remote_address.h"
 
 #include <errno.h>
@@ -27,31 +27,42 @@ static void route_find(const char *name, char *ret_theirs, char *ret_ours)
     freeaddrinfo(ai);
 }
 
+int remote_address_launcher(const char *iface,
+                            const char *name,
+                            struct errand_ready *ready,
+                            char ret[HOST_NAME_MAX_BYTES],
+                            struct err *err)
+{
+    if (!*ready->theirs || !*ready->own)
+        route_find(name, ready->own, ready->theirs);
+    (void)snprintf(ret, HOST_NAME_MAX_BYTES, "%s", ready->theirs);
+    if (iface) {
+        int rc = addr_of_iface(iface, ret, HOST_NAME_MAX_BYTES, err);
+        if (rc < 0)
+            return err_prefix(err, "--network-interfaces"), rc;
+    }
+    if (!*ret)
+        return err_set(err, -EHOSTUNREACH,
+                       "host %s: the address by which it reaches this host is "
+                       "unknown: select an interface with --network-interfaces",
+                       name);
+    return 0;
+}
+
 int remote_address_find(struct remote_hosts *h, const char *iface, struct err *err)
 {
     const struct hostlist *list = h->list;
     struct remote_host *all = h->v;
     uint32_t local = h->local;
-    char fixed[HOST_NAME_MAX_BYTES] = "";
     const char *outside = NULL; /* our address as another host sees it */
-    if (iface) {
-        int rc = addr_of_iface(iface, fixed, sizeof(fixed), err);
-        if (rc < 0)
-            return err_prefix(err, "--network-interfaces"), rc;
-    }
     for (uint32_t i = 0; i < list->n; i++) {
         struct remote_host *p = &all[i];
         if (i == local)
             continue;
-        if (!*p->ready.theirs || !*p->ready.own)
-            route_find(list->v[i].name, p->ready.own, p->ready.theirs);
-        (void)snprintf(p->launcher, sizeof(p->launcher), "%s",
-                       iface ? fixed : p->ready.theirs);
-        if (!*p->launcher)
-            return err_set(err, -EHOSTUNREACH,
-                           "host %s: the address by which it reaches this host is "
-                           "unknown: select an interface with --network-interfaces",
-                           list->v[i].name);
+        int rc = remote_address_launcher(iface, list->v[i].name, &p->ready, p->launcher,
+                                         err);
+        if (rc < 0)
+            return rc;
         if (!outside)
             outside = p->launcher;
     }

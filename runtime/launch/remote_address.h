@@ -16,4 +16,11 @@ int remote_address_reach(const struct remote_hosts *h,
                          struct hostlist *ret,
                          struct err *err);
 
+/* The address by which one host reaches this program. Completes ready. */
+int remote_address_launcher(const char *iface, /* NULL: the route to the host */
+                            const char *name,
+                            struct errand_ready *ready,
+                            char ret[HOST_NAME_MAX_BYTES],
+                            struct err *err);
+
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Credit goes back in steps of a quarter, so that a slow console costs few messages.
- * Called by remote.c and remote_receive.c. */
+ * Called by remote.c,
+ * remote_receive.c and elastic_job.c. */
 #include "runtime/launch/remote_output.h"
 
 #include <errno.h>
@@ -12,19 +13,21 @@
 
 int remote_output_open(struct remote_output *o,
                        const struct remote_job *job,
+                       uint32_t n,
+                       uint32_t n_hosts,
                        struct err *err)
 {
-    AUTOFREE uint32_t *numbers = mem_calloc(job->np, sizeof(*numbers));
+    AUTOFREE uint32_t *numbers = mem_calloc(n, sizeof(*numbers));
     o->program = job->program;
-    o->n_hosts = (uint32_t)job->hosts->n;
+    o->n_hosts = n_hosts;
     o->owed_bytes = mem_calloc(o->n_hosts, sizeof(*o->owed_bytes));
     if (!numbers || !o->owed_bytes)
-        return err_set(err, -ENOMEM, "out of memory for %u ranks", job->np);
-    for (uint32_t i = 0; i < job->np; i++)
+        return err_set(err, -ENOMEM, "out of memory for %u ranks", n);
+    for (uint32_t i = 0; i < n; i++)
         numbers[i] = i;
-    struct output_config c = {.n = job->np,
+    struct output_config c = {.n = n,
                               .ranks = numbers,
-                              .size = job->np,
+                              .size = n,
                               .out_fd = 1,
                               .err_fd = 2,
                               .with_timestamp = job->with_timestamp,

@@ -16,9 +16,11 @@ struct remote_output {
     const char *program;
 };
 
-/* Borrows job. Release o in every case. */
+/* Of n ranks, or slots. Borrows job. Release o in every case. */
 int remote_output_open(struct remote_output *o,
                        const struct remote_job *job,
+                       uint32_t n,
+                       uint32_t n_hosts,
                        struct err *err);
 void remote_output_release(struct remote_output *o); /* accepts a zeroed struct */
 /* OUTPUT of a host; from is the host's. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A message names a host, which must be one of the link's: an agent forwards the messages
  * of the agents that it has started. link.c has checked that a frame has the four bytes
- * of the host. Called by remote.c. */
+ * of the host. Called by remote.c and
+ * elastic_job.c. */
 #include "runtime/launch/remote_receive.h"
 
 #include <errno.h>
@@ -12,6 +13,20 @@
 #include "runtime/launch/core/message.h"
 #include "runtime/wire/bytes.h"
 
+int remote_receive_ready(const struct link *l,
+                         const struct frame *f,
+                         struct errand_ready *ret,
+                         struct err *err)
+{
+    int rc = errand_ready_read(f->p + 4, f->n - 4, ret, err);
+    if (rc == 0 && l->kind == LINK_SERVE) {
+        int fd = l->channel.conn.fd;
+        (void)tcp_peer_addr(fd, ret->own, sizeof(ret->own));
+        (void)tcp_local_addr(fd, ret->theirs, sizeof(ret->theirs));
+    }
+    return rc;
+}
+
 static int receive_ready(struct remote_hosts *h,
                          const struct link *l,
                          uint32_t host,
@@ -19,17 +34,13 @@ static int receive_ready(struct remote_hosts *h,
                          struct err *err)
 {
     struct errand_ready ready;
-    int rc = errand_ready_read(f->p + 4, f->n - 4, &ready, err);
+    int rc = remote_receive_ready(l, f, &ready, err);
     if (rc < 0)
         return rc;
-    if (l->kind == LINK_SERVE) {
-        int fd = l->channel.conn.fd;
-        (void)tcp_peer_addr(fd, ready.own, sizeof(ready.own));
-        (void)tcp_local_addr(fd, ready.theirs, sizeof(ready.theirs));
-    } else if (host != l->first) { /* it sees the agent in between, not this host */
+    /* behind an agent in between: the host sees that one, not us */
+    if (l->kind != LINK_SERVE && host != l->first)
         (void)snprintf(ready.theirs, sizeof(ready.theirs), "%s",
                        h->v[l->first].ready.theirs);
-    }
     remote_hosts_set_ready(h, host, &ready);
     return 0;
 }

@@ -16,4 +16,10 @@ int remote_receive(struct remote_hosts *h,
                    const struct frame *f,
                    struct err *err);
 
+/* READY alone: with the addresses of both ends, as far as they are known. */
+int remote_receive_ready(const struct link *l,
+                         const struct frame *f,
+                         struct errand_ready *ret,
+                         struct err *err);
+
 #endif

@@ -37,3 +37,16 @@ void session_job_token(const struct token *root,
 {
     token_derive(root, "hvd job token", seed, ERRAND_SEED_BYTES, ret->key);
 }
+
+int session_make_keys(const char *token_file,
+                      const uint8_t seed[ERRAND_SEED_BYTES],
+                      struct token *ret_root,
+                      struct token *ret_token,
+                      struct err *err)
+{
+    int rc = token_file ? token_read_file(token_file, ret_root, err)
+                        : token_random(ret_root, err);
+    if (rc == 0)
+        session_job_token(ret_root, seed, ret_token);
+    return rc;
+}

@@ -22,4 +22,11 @@ void session_job_token(const struct token *root,
                        const uint8_t seed[ERRAND_SEED_BYTES],
                        struct token *ret);
 
+/* The keys of a new job. token_file NULL: with ssh. */
+int session_make_keys(const char *token_file,
+                      const uint8_t seed[ERRAND_SEED_BYTES],
+                      struct token *ret_root,
+                      struct token *ret_token,
+                      struct err *err);
+
 #endif

@@ -118,6 +118,17 @@ static void elastic_break(struct elastic *e, uint64_t now_ns)
     e->leave_ns = now_ns + e->config.leave_ns;
 }
 
+/* A member waits for the next world. When all leave at a commit nothing is broken: the
+ * others may still complete that commit. */
+static void elastic_leave(struct elastic *e, uint64_t now_ns)
+{
+    const bool is_running = e->state == ELASTIC_RUNNING;
+
+    elastic_break(e, now_ns);
+    if (is_running && e->has_notified)
+        e->is_break_due = false;
+}
+
 /* Ready processes. Returns how many. */
 static uint32_t elastic_list_ready(struct elastic *e)
 {
@@ -198,7 +209,7 @@ void elastic_take_ready(struct elastic *e,
     if (!s || (s->state == SLOT_MEMBER && generation < s->generation))
         return; /* sent before its present world */
     if (s->state == SLOT_MEMBER)
-        elastic_break(e, now_ns);
+        elastic_leave(e, now_ns);
     s->state = SLOT_READY;
 }
 

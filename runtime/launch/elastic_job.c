@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* horovodrun's side of an elastic job:
+ *
+ *   host list, at the start and each second -> core/elastic_hosts.c -> an agent per host
+ *                                                                      |  links.c
+ *   READY of an agent -> its slots -----.                              |
+ *   MEMBER, EXITED, a lost link --------+-> elastic_lead.c -> SPAWN, KILL, MEMBER
+ *   OUTPUT -> remote_output.c -> our stdout
+ *
+ * The job ends as core/elastic.c decides, by a stop signal, or when the command cannot be
+ * started.
+ * The main thread does everything but the rendezvous and, with serve, connecting. Called
+ * by horovodrun.c. */
+#include "runtime/launch/elastic_job.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mem.h"
+#include "runtime/launch/elastic_run.h"
+#include "runtime/launch/errand_make.h"
+#include "runtime/launch/session.h"
+
+#define STOP_NS        (25 * NS_PER_S) /* as remote.c */
+#define SLOW_READER_NS (2 * NS_PER_S)
+#define SCRIPT_NS      (60 * NS_PER_S) /* of a discovery script */
+/* A host list that may change has room for further hosts and slots. */
+#define ROOM_HOSTS     64
+#define ROOM_SLOTS     8
+/* A member of a broken world is stopped if it has not reported then: it may write a
+ * checkpoint, or evaluate, before its next collective fails. */
+#define LEAVE_MAX_NS   (300 * NS_PER_S)
+
+/* --- what the lead sends ---------------------------------------------------------- */
+
+static uint32_t run_host_of(const struct elastic_run *r, uint32_t slot)
+{
+    return slot / r->hosts.slots;
+}
+
+static void run_send_process(struct elastic_run *r,
+                             enum errand_type type,
+                             struct errand_process p,
+                             const struct strbuf *rest)
+{
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+
+    strbuf_init(&b, MEMBER_MESSAGE_MAX_BYTES + 8);
+    errand_process_write(&p, &b);
+    if (rest)
+        strbuf_add(&b, strbuf_str(rest), rest->n);
+    links_send(&r->links, type, run_host_of(r, p.slot), &b);
+}
+
+static void run_spawn(void *arg, uint32_t slot, uint32_t incarnation)
+{
+    run_send_process(arg, ERRAND_SPAWN, (struct errand_process){slot, incarnation},
+                     NULL);
+}
+
+static void run_kill(void *arg, uint32_t slot, uint32_t incarnation)
+{
+    run_send_process(arg, ERRAND_KILL, (struct errand_process){slot, incarnation},
+                     NULL);
+}
+
+static void
+run_send(void *arg, uint32_t slot, uint32_t incarnation, const struct strbuf *message)
+{
+    run_send_process(arg, ERRAND_MEMBER, (struct errand_process){slot, incarnation},
+                     message);
+}
+
+static const char *run_name_of(void *arg, uint32_t host)
+{
+    return ((struct elastic_run *)arg)->hosts.v[host].name;
+}
+
+static const char *run_address_for(void *arg, uint32_t host)
+{
+    return ((struct elastic_run *)arg)->addresses[host];
+}
+
+static void run_set_rank(void *arg, uint32_t slot, uint32_t rank)
+{
+    struct elastic_run *r = arg;
+
+    output_set_rank(&r->output.output, slot, rank);
+}
+
+/* --- the end ---------------------------------------------------------------------- */
+
+static void
+run_send_to_all(struct elastic_run *r, enum errand_type type, const struct strbuf *b)
+{
+    for (uint32_t h = 0; h < r->hosts.n; h++)
+        links_send(&r->links, type, h, b);
+}
+
+static void run_enter_end(struct elastic_run *r, enum errand_type type)
+{
+    if (r->is_over)
+        return;
+    r->is_over = true;
+    run_send_to_all(r, type, NULL);
+    links_close(&r->links, false);
+    r->end_deadline_ns = clock_now_ns() + STOP_NS;
+}
+
+void run_fail(struct elastic_run *r, const struct report *report)
+{
+    if (r->has_failed || r->is_over || r->forwarded_signal)
+        return;
+    r->has_failed = true;
+    *r->failure = *report;
+    run_enter_end(r, ERRAND_STOP);
+}
+
+/* After a stop signal the job ends when all ranks have. */
+static bool run_all_done(const struct elastic_run *r)
+{
+    for (uint32_t h = 0; h < r->hosts.n; h++)
+        if (r->hosts.v[h].is_ready && !r->is_done[h])
+            return false;
+    return true;
+}
+
+/* --- the loop --------------------------------------------------------------------- */
+
+static void run_take_signals(struct elastic_run *r)
+{
+    int sig;
+
+    while ((sig = signals_next(r->signals)) > 0) {
+        CLEANUP(strbuf_release) struct strbuf b = {0};
+
+        if (sig == SIGCHLD)
+            continue; /* link.c and discovery_watch.c reap their own children */
+        if (sig == SIGTSTP) {
+            log_warn("an elastic job cannot be suspended, continuing",
+                     "signal=SIGTSTP");
+            continue;
+        }
+        if (signals_is_stop(sig) && !r->forwarded_signal) {
+            r->forwarded_signal = sig;
+            log_info("signal forwarded", "signal=%s", signal_name(sig));
+        }
+        strbuf_init(&b, 16);
+        bytes_put_u32(&b, (uint32_t)sig);
+        run_send_to_all(r, ERRAND_SIGNAL, &b);
+    }
+}
+
+/* Returns when to come again. */
+static uint64_t run_decide(struct elastic_run *r)
+{
+    uint64_t next_ns;
+
+    if (r->is_over)
+        return r->end_deadline_ns;
+    if (r->forwarded_signal) {
+        if (run_all_done(r))
+            run_enter_end(r, ERRAND_FINISH);
+        return UINT64_MAX;
+    }
+    run_connect_due(r);
+    next_ns = elastic_lead_step(&r->lead);
+    if (elastic_lead_has_ended(&r->lead))
+        run_enter_end(r, r->lead.e.has_ended_well ? ERRAND_FINISH : ERRAND_STOP);
+    return earlier_ns(next_ns, elastic_hosts_next_ns(&r->hosts));
+}
+
+static void run_serve_once(struct elastic_run *r)
+{
+    nfds_t n = 1, n_output;
+    uint64_t due_ns = earlier_ns(run_decide(r), discovery_watch_next_ns(&r->discovery));
+
+    due_ns = earlier_ns(due_ns, links_next_ns(&r->links, clock_now_ns()));
+    r->fds[0] = (struct pollfd){.fd = r->signals->fd, .events = POLLIN};
+    n_output = output_pollfds(&r->output.output, r->fds + n);
+    n += n_output;
+    n += links_pollfds(&r->links, r->fds + n);
+    discovery_watch_fds(&r->discovery, r->fds + n);
+    n += DISCOVERY_WATCH_FDS;
+    if (poll(r->fds, n, clock_left_ms(output_due_ns(&r->output.output, due_ns))) <= 0)
+        for (nfds_t i = 0; i < n; i++)
+            r->fds[i].revents = 0;
+    output_serve(&r->output.output, r->fds + 1, n_output);
+    links_serve(&r->links);
+    run_take_signals(r);
+    if (!r->is_over && !r->forwarded_signal)
+        run_discover(r);
+    remote_output_give_credit(&r->output, &r->links);
+}
+
+static void run_serve(struct elastic_run *r)
+{
+    uint64_t slow_ns = UINT64_MAX;
+
+    while (!r->is_over
+           || (links_left(&r->links) > 0 && clock_now_ns() < r->end_deadline_ns))
+        run_serve_once(r);
+    links_close(&r->links, true);
+    while (!output_drain(&r->output.output) && clock_now_ns() < slow_ns) {
+        nfds_t n = output_pollfds(&r->output.output, r->fds + 1);
+
+        r->fds[0] = (struct pollfd){.fd = r->signals->fd, .events = POLLIN};
+        if ((r->has_failed || r->forwarded_signal) && slow_ns == UINT64_MAX)
+            slow_ns = clock_now_ns() + SLOW_READER_NS;
+        (void)poll(r->fds, n + 1,
+                   clock_left_ms(output_due_ns(&r->output.output, slow_ns)));
+        run_take_signals(r);
+    }
+    output_report_lost(&r->output.output);
+}
+
+/* --- start and end ---------------------------------------------------------------- */
+
+static void run_set_policy(const struct elastic_run *r, struct elastic_config *ret)
+{
+    const struct elastic_options *o = r->c->options;
+    const uint64_t wait_ns = o->timeout_ms * NS_PER_MS;
+    const uint32_t all = r->hosts.n * r->hosts.slots;
+
+    *ret = (struct elastic_config){.n_workers = r->hosts.n,
+                                   .slots = r->hosts.slots,
+                                   .start_ranks = o->start,
+                                   .min_ranks = o->min,
+                                   .max_ranks = o->max,
+                                   .reset_limit = o->reset_limit,
+                                   .wait_ns = wait_ns,
+                                   .exclude_ns = o->exclude_ns,
+                                   .exclude_max_ns = o->exclude_max_ns};
+    if (ret->max_ranks == 0)
+        ret->max_ranks = all > o->start ? all : o->start;
+    ret->leave_ns = wait_ns / 2 < LEAVE_MAX_NS ? wait_ns / 2 : LEAVE_MAX_NS;
+}
+
+static int run_open_hosts(struct elastic_run *r, struct err *err)
+{
+    const struct hostlist *list = r->c->job->hosts;
+    uint32_t n = (uint32_t)list->n, slots = 1;
+    int rc;
+
+    for (size_t i = 0; i < list->n; i++)
+        if (list->v[i].slots > slots)
+            slots = list->v[i].slots;
+    if (r->c->discovery) {
+        n = 2 * n > ROOM_HOSTS ? 2 * n : ROOM_HOSTS;
+        slots = slots > ROOM_SLOTS ? slots : ROOM_SLOTS;
+    }
+    rc = elastic_hosts_init(&r->hosts, n, slots, err);
+    if (rc < 0)
+        return rc;
+    r->addresses = mem_calloc(n, sizeof(*r->addresses));
+    r->is_done = mem_calloc(n, sizeof(*r->is_done));
+    r->fds = mem_calloc(1 + OUTPUT_FDS + 2 * (size_t)n * slots + LINK_FDS * (size_t)n
+                            + DISCOVERY_WATCH_FDS,
+                        sizeof(*r->fds));
+    r->failure = mem_zalloc(sizeof(*r->failure));
+    return r->addresses && r->is_done && r->fds && r->failure
+               ? 0
+               : err_set(err, -ENOMEM, "out of memory for %u hosts", n);
+}
+
+static int run_open_links(struct elastic_run *r, struct err *err)
+{
+    struct links_config c = {.ssh = r->e.ssh,
+                             .agent_port = r->c->job->agent_port ? r->c->job->agent_port
+                                                                 : REMOTE_DEFAULT_PORT,
+                             .root = r->root,
+                             .deadline_ns = clock_now_ns() + r->start_ns,
+                             .peer_timeout_ns = r->e.peer_timeout_ms * NS_PER_MS,
+                             .signals = r->signals,
+                             .guard = r->c->job->guard,
+                             .env = r->c->job->env,
+                             .on_open = run_on_open,
+                             .on_frame = run_on_frame,
+                             .on_lost = run_on_lost,
+                             .arg = r};
+    int rc;
+
+    (void)snprintf(c.agent_path, sizeof(c.agent_path), "%s", r->e.agent_path);
+    rc = links_init(&r->links, &c, err);
+    for (uint32_t h = 0; rc == 0 && h < r->hosts.n; h++) {
+        rc = links_add(&r->links, LINK_LOCAL, r->hosts.v[h].name, h, h + 1, err);
+        if (rc == 0)
+            r->links.v[h].state = LINK_GONE; /* until the host list names it */
+    }
+    return rc;
+}
+
+static int run_open_lead(struct elastic_run *r, struct err *err)
+{
+    struct elastic_lead_config c = {.token = &r->token,
+                                    .job_id = r->e.job_id,
+                                    .spawn = run_spawn,
+                                    .kill = run_kill,
+                                    .send = run_send,
+                                    .name_of = run_name_of,
+                                    .address_for = run_address_for,
+                                    .on_rank = run_set_rank,
+                                    .arg = r};
+
+    run_set_policy(r, &c.policy);
+    return elastic_lead_open(&r->lead, &c, err);
+}
+
+static int run_prepare(struct elastic_run *r, struct err *err)
+{
+    const struct remote_job *job = r->c->job;
+    const struct discovery_watch_config discovery = {.command = r->c->discovery,
+                                                     .slots = r->c->slots_per_host,
+                                                     .env = job->env,
+                                                     .signals = r->signals,
+                                                     .guard = job->guard,
+                                                     .timeout_ns = SCRIPT_NS};
+    int rc;
+
+    r->start_ns = job->start_timeout_ms * NS_PER_MS;
+    rc = errand_make(job, (job->start_timeout_ms + 999) / 1000, &r->e, err);
+    rc = rc < 0
+             ? rc
+             : session_make_keys(job->token_file, r->e.seed, &r->root, &r->token, err);
+    rc = rc < 0 ? rc : run_open_hosts(r, err);
+    if (rc < 0)
+        return rc;
+    r->e.elastic_slots = r->hosts.slots;
+    r->e.np = r->hosts.n * r->hosts.slots;
+    r->e.local = r->hosts.n;
+    r->e.fanout = 0;
+    rc = remote_output_open(&r->output, job, r->e.np, r->hosts.n, err);
+    rc = rc < 0 ? rc : run_open_lead(r, err);
+    rc = rc < 0 ? rc : run_open_links(r, err);
+    if (rc < 0)
+        return rc;
+    discovery_watch_begin(&r->discovery, &discovery, clock_now_ns());
+    run_apply_list(r, job->hosts);
+    return 0;
+}
+
+static void run_fill_end(struct elastic_run *r, struct remote_end *ret)
+{
+    memset(ret, 0, sizeof(*ret));
+    ret->forwarded_signal = r->forwarded_signal;
+    if (r->forwarded_signal || r->lead.e.has_ended_well)
+        return;
+    ret->has_failed = true;
+    if (r->has_failed)
+        ret->first = *r->failure;
+    else
+        elastic_lead_fill_end(&r->lead, &ret->first);
+}
+
+static void run_release(struct elastic_run *r)
+{
+    discovery_watch_end(&r->discovery);
+    links_release(&r->links);
+    elastic_lead_close(&r->lead);
+    remote_output_release(&r->output);
+    elastic_hosts_release(&r->hosts);
+    errand_release(&r->e);
+    token_wipe(&r->root);
+    token_wipe(&r->token);
+    mem_free(r->addresses);
+    mem_free(r->is_done);
+    mem_free(r->failure);
+    mem_free(r->fds);
+}
+
+int elastic_job_run(const struct elastic_job *job,
+                    struct signals *signals,
+                    struct remote_end *ret,
+                    struct err *err)
+{
+    AUTOFREE struct elastic_run *r = mem_zalloc(sizeof(*r));
+    int rc;
+
+    if (!r)
+        return err_set(err, -ENOMEM, "out of memory");
+    r->c = job;
+    r->signals = signals;
+    r->discovery.child = (struct child){.stdout_fd = -1, .stderr_fd = -1};
+    rc = run_prepare(r, err);
+    if (rc == 0) {
+        run_serve(r);
+        run_fill_end(r, ret);
+    }
+    run_release(r);
+    return rc;
+}
