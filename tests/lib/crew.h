@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simulated elastic jobs: a leader (elastic.c), workers and their processes, with messages
  * that take time, and faults: processes that fail or hang, lost and drained workers, numbers
- * of slots that change, a lost leader, several at once and while a world forms.
+ * of slots and of ranks that change, a lost leader, several at once and while a world forms.
  *
  * Time is in ticks of 100 ms. All messages between the leader and a worker keep their
  * order, as on a connection; a new connection has a new epoch.
@@ -46,7 +46,8 @@ enum proc_state { P_NONE, P_STARTING, P_WAITING, P_JOINING, P_RUNNING, P_HUNG };
 struct proc {
     enum proc_state state;
     uint32_t incarnation, generation, rank, n_ranks, since, at;
-    int world; /* index of its world; -1 */
+    uint32_t n_commits; /* that its state has */
+    int world;          /* index of its world; -1 */
     bool is_notified;
     uint32_t hung_at;
 };

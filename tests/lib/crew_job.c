@@ -43,6 +43,23 @@ static bool proc_has_peer(const struct crew *c, uint32_t slot)
     return false;
 }
 
+/* The user changes the bounds. */
+static void crew_resize(struct crew *c)
+{
+    uint32_t n = c->n_workers * c->slots;
+    struct err err = ERR_INIT;
+
+    c->config.max_ranks = 1 + crew_random(c, n);
+    c->config.min_ranks = c->config.start_ranks =
+        1 + crew_random(c, c->config.max_ranks);
+    if (c->has_leader)
+        CREW_EXPECT(
+            c,
+            elastic_resize(&c->leader, c->config.min_ranks, c->config.max_ranks, &err)
+                == 0,
+            "%s", err.text);
+}
+
 static void crew_fault(struct crew *c)
 {
     uint32_t slot = crew_random(c, c->n_workers * c->slots),
@@ -50,7 +67,7 @@ static void crew_fault(struct crew *c)
     struct proc *p = &c->procs[slot];
 
     c->n_faults++;
-    switch (crew_random(c, 8)) {
+    switch (crew_random(c, 9)) {
     case 0:
         crew_lose_worker(c, worker);
         break;
@@ -66,6 +83,10 @@ static void crew_fault(struct crew *c)
     case 3:
         if (c->is_up[worker] && c->n_offered[worker] > 0) /* 0: it will be gone soon */
             crew_offer(c, worker, crew_random(c, c->slots + 1));
+        break;
+    case 4:
+        if (crew_random(c, 4) == 0)
+            crew_resize(c);
         break;
     default:
         if (p->state != P_NONE) /* another cause each time */

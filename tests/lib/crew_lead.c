@@ -6,6 +6,23 @@
 
 /* --- the leader ------------------------------------------------------------------- */
 
+/* Rank 0 gives its state to all, so it is the newest that there is. */
+static void crew_check_state(struct crew *c, const struct sim_world *w)
+{
+    const struct proc *first = &c->procs[w->slot[0]];
+
+    for (uint32_t r = 1; r < w->n; r++) {
+        const struct proc *p = &c->procs[w->slot[r]];
+
+        CREW_EXPECT(c,
+                    p->incarnation != w->incarnation[r]
+                        || p->n_commits <= first->n_commits
+                        || first->incarnation != w->incarnation[0],
+                    "rank 0 of world %u has %u commits, rank %u has %u", w->generation,
+                    first->n_commits, r, p->n_commits);
+    }
+}
+
 static void crew_check_form(struct crew *c, const struct sim_world *w)
 {
     const struct sim_world *before =
@@ -52,6 +69,7 @@ static void crew_form(struct crew *c)
         w->since[r] = e->slots[w->slot[r]].since;
     }
     crew_check_form(c, w);
+    crew_check_state(c, w);
     c->is_first_world = false;
     for (uint32_t r = 0; r < w->n; r++)
         crew_send(c, (struct msg){.kind = M_FORM,
@@ -79,6 +97,22 @@ static void crew_send_members(struct crew *c, enum elastic_act act)
                                       .generation = e->slots[i].generation});
 }
 
+/* It waits and is not needed: there are enough without it, or it was left out. */
+static bool crew_is_surplus(const struct crew *c, uint32_t slot)
+{
+    const struct proc *p = &c->procs[slot];
+    const struct elastic *e = &c->leader;
+    uint32_t n = 0; /* processes besides it */
+
+    if (p->state != P_STARTING && p->state != P_WAITING)
+        return false;
+    for (uint32_t i = 0; i < e->n_slots; i++)
+        n += e->slots[i].state >= SLOT_STARTING && e->slots[i].state <= SLOT_MEMBER
+             && !e->slots[i].is_stopping;
+    return n >= c->config.max_ranks + c->config.n_spares
+           || (p->since > 0 && e->state == ELASTIC_RUNNING);
+}
+
 /* A process that works is never stopped. */
 static void crew_check_stop(struct crew *c, const struct elastic_action *a)
 {
@@ -88,7 +122,7 @@ static void crew_check_stop(struct crew *c, const struct elastic_action *a)
                 p->incarnation != a->incarnation || p->state == P_NONE
                     || p->state == P_HUNG || !crew_offers(c, a->slot) || c->is_finished
                     || !c->is_up[crew_worker(c, a->slot)]
-                    || elastic_next_ns(&c->leader) == UINT64_MAX,
+                    || crew_is_surplus(c, a->slot),
                 "a process in slot %u (state %d) is stopped", a->slot, (int)p->state);
 }
 
@@ -135,17 +169,22 @@ static void crew_plant(struct crew *c, struct elastic_action *a)
     e->slots[first].rank = e->n_members - 1;
 }
 
-/* The leader waits for events: members in slots that are drained have been notified. */
+/* The leader waits for events, while a world works: members in slots that are drained have
+ * been notified, and processes that it left out are stopped. */
 static void crew_check_rest(struct crew *c)
 {
     const struct elastic *e = &c->leader;
 
-    for (uint32_t i = 0; i < e->n_slots && e->state == ELASTIC_RUNNING; i++)
+    for (uint32_t i = 0; i < e->n_slots && e->state == ELASTIC_RUNNING; i++) {
+        const struct elastic_slot *s = &e->slots[i];
+
         CREW_EXPECT(c,
-                    e->slots[i].state != SLOT_MEMBER || crew_offers(c, i)
-                        || e->has_notified || e->is_adopting
-                        || !c->is_connected[crew_worker(c, i)],
+                    s->state != SLOT_MEMBER || crew_offers(c, i) || e->has_notified
+                        || e->is_adopting || !c->is_connected[crew_worker(c, i)],
                     "slot %u is drained, and its world is not notified", i);
+        CREW_EXPECT(c, s->state != SLOT_READY || s->since == 0 || s->is_stopping,
+                    "slot %u was left out and is not stopped", i);
+    }
 }
 
 void crew_lead(struct crew *c)

@@ -119,6 +119,7 @@ static void world_commit(struct crew *c, int world)
     c->n_commits++;
     crew_report(c, M_COMMIT, w->slot[0], 0);
     for (uint32_t r = 0; r < w->n; r++) {
+        c->procs[w->slot[r]].n_commits++;
         if (c->n_commits >= COMMITS && c->now > FAULTS_S * SECONDS) {
             proc_end(c, w->slot[r], M_DONE, 0);
             c->is_finished = true;
@@ -143,8 +144,10 @@ void proc_step(struct crew *c, uint32_t slot)
             proc_wait(c, slot);
         return;
     }
-    if (p->state == P_JOINING && world_has_joined(c, p->world, P_JOINING))
-        p->state = P_RUNNING;
+    if (p->state == P_JOINING && world_has_joined(c, p->world, P_JOINING)) {
+        p->state = P_RUNNING; /* with the state of rank 0 */
+        p->n_commits = c->procs[c->worlds[p->world].slot[0]].n_commits;
+    }
     if (p->state == P_RUNNING && p->rank == 0 && crew_random(c, 20) == 0
         && world_has_joined(c, p->world, P_RUNNING))
         world_commit(c, p->world);

@@ -281,8 +281,8 @@ UNIT_TEST(a_job_is_resized_at_a_commit)
     assert_int_equal(e.config.max_ranks, 3);
 }
 
-/* Its state is older than that of others. */
-UNIT_TEST(a_process_that_a_world_left_out_is_new_in_the_next_one)
+/* Its state is older than that of others, and it would be the oldest process. */
+UNIT_TEST(a_process_that_a_world_leaves_out_is_replaced)
 {
     struct err err = ERR_INIT;
 
@@ -291,13 +291,14 @@ UNIT_TEST(a_process_that_a_world_left_out_is_new_in_the_next_one)
     assert_int_equal(elastic_resize(&e, 1, 2, &err), 0);
     leader_does("notify removed");
     members_report();
-    leader_does("form 2: 0 1");
+    leader_does("form 2: 0 1, stop 2");
+    slot_fails(2, 0);
+    leader_does("start 2"); /* the spare */
+    slot_reports(2);
     slot_fails(0, 7);
-    leader_does("start 0, break");
     slot_fails(1, 7);
-    slot_reports(0);
-    leader_does("start 1, form 3: 0 2");
-    assert_int_equal(elastic_count_new(&e), 2);
+    leader_does("start 0, start 1, form 3: 2");
+    assert_int_equal(elastic_count_new(&e), 1);
 }
 
 UNIT_TEST(a_new_leader_continues_with_a_whole_world)

@@ -162,10 +162,6 @@ static void elastic_form(struct elastic *e, uint32_t n_ready)
         if (s->since == 0)
             s->since = e->generation;
     }
-    /* processes left out miss what this world does: in a later one they are new */
-    for (uint32_t i = 0; i < e->n_slots; i++)
-        if (e->slots[i].state == SLOT_READY)
-            e->slots[i].since = 0;
     e->state = ELASTIC_RUNNING;
     e->is_break_due = e->has_notified = e->has_counted = false;
 }
@@ -393,7 +389,9 @@ static bool elastic_must_stop(const struct elastic *e,
         return e->state == ELASTIC_WAITING && now_ns >= e->leave_ns;
     if (s->is_drained)
         return true;
-    return s->since == 0 && n_live > (uint64_t)e->config.max_ranks + e->config.n_spares;
+    if (s->since > 0) /* it misses what the world does that left it out */
+        return s->state == SLOT_READY && e->state == ELASTIC_RUNNING;
+    return n_live > (uint64_t)e->config.max_ranks + e->config.n_spares;
 }
 
 static bool

@@ -51,7 +51,7 @@ struct elastic_slot {
     bool is_drained;      /* its worker is here and does not offer it any more */
     /* of its process */
     uint32_t generation; /* its last world; 0: it was in none */
-    uint32_t since;      /* its first world; 0: it was in none, or was left out since */
+    uint32_t since;      /* its first world; 0: it was in none */
     uint32_t rank;       /* in its last world */
     uint64_t until_ns;   /* EXCLUDED: its end */
     uint64_t cause;      /* of the last failure here; 0: there was none */
