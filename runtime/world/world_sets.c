@@ -212,17 +212,21 @@ int world_set_remove(struct world *w, int id, struct err *err)
     return rc;
 }
 
-/* An elastic world may be too small for a set. All ranks leave the same ones out. */
-static bool set_has_ranks(const struct world *w, const int *ranks, int n)
+/* An elastic world may be too small for a set, or as large as the set, which then is set
+ * 0. All ranks leave the same ones out. */
+static bool set_is_left_out(const struct world *w, const int *ranks, int n)
 {
+    const uint32_t size = w->contract.place.size;
+
+    if (!w->membership)
+        return false;
     for (int i = 0; i < n; i++)
-        if (w->membership && ranks[i] >= 0
-            && (uint32_t)ranks[i] >= w->contract.place.size) {
+        if (ranks[i] >= 0 && (uint32_t)ranks[i] >= size) {
             log_warn("a process set is left out until the world is large enough",
-                     "rank=%d size=%u", ranks[i], w->contract.place.size);
-            return false;
+                     "rank=%d size=%u", ranks[i], size);
+            return true;
         }
-    return true;
+    return (uint32_t)n == size;
 }
 
 int world_add_static_sets(struct world *w, const struct static_sets *s, struct err *err)
@@ -232,7 +236,7 @@ int world_add_static_sets(struct world *w, const struct static_sets *s, struct e
     for (int i = 0; i < s->n; i++) {
         int id, rc = 0;
 
-        if (set_has_ranks(w, ranks, s->sizes[i]))
+        if (!set_is_left_out(w, ranks, s->sizes[i]))
             rc = world_set_add(w, ranks, s->sizes[i], SET_BY_ALL, w->start_deadline_ns,
                                &id, err);
 

@@ -26,6 +26,9 @@ $(eval $(call fake,nccl_stub.so,tests/fakes/cuda/nccl_stub.c,-ldl -Wl$(comma)-so
 # TensorFlow's device GPU, for the TensorFlow of processors.
 $(eval $(call fake,tf_gpu.so,tests/fakes/tensorflow/gpu.c,$(FAKE_CUDA_LIB) $(O)/stub/libtensorflow_framework.so.2 -lm))
 $(FAKE_DIR)/tf_gpu.so: $(FAKE_DIR)/libcuda.so.1 $(O)/stub/libtensorflow_framework.so.2
+# A launcher that tests/python drives.
+$(eval $(call program,elastic-leader,tests/fakes/elastic_leader.c,unit rendezvous wire contract base,))
+FAKES += $(O)/bin/elastic-leader
 .PHONY: fakes
 fakes: $(FAKES)
 test-programs: fakes

@@ -6,6 +6,8 @@
  *         1           2
  *      3     4     5     6
  *     7 8  9 10  11 12 13 14      (one host) */
+#include <pthread.h>
+
 #include "tests/unit/control_world.h"
 #include "tests/unit/timed.h"
 #include "tests/unit/torture.h"
@@ -388,6 +390,46 @@ UNIT_TEST(a_parent_that_ends_while_a_rank_joins_is_named)
                                   "connection while this rank joined");
     control_close(c);
     assert_int_equal(waitpid(parent, NULL, 0), parent);
+}
+
+/* --- the launcher says that the world is over --- */
+
+static void *break_main(void *arg)
+{
+    control_break(arg, "the launcher has no use for it");
+    control_break(arg, "a second reason");
+    return NULL;
+}
+
+/* Rank 0 waits for a rank that does not come. */
+UNIT_TEST(a_broken_world_ends_the_wait_for_children)
+{
+    struct control_config cfg = {.rank = 0,
+                                 .size = 2,
+                                 .fanout = 2,
+                                 .peer_timeout_ns = SURELY_NS,
+                                 .members = world.members};
+    static const char why[] = "the launcher has no use for it";
+    CLEANUP(strbuf_release) struct strbuf hello = {0};
+    struct err err = ERR_INIT;
+    struct control *c;
+    pthread_t thread;
+
+    world_open(one_host);
+    cfg.id = (struct auth_id){&world.token, "unit/control", 0};
+    assert_int_equal(control_open(&cfg, "127.0.0.1", &c, NULL), 0);
+    assert_int_equal(control_listen(c, NULL), 0);
+    strbuf_init(&hello, HELLO_MAX);
+    control_hello(c, &hello);
+    assert_int_equal(pthread_create(&thread, NULL, break_main, c), 0);
+    assert_int_equal(control_join(c, (const uint8_t *)strbuf_str(&hello), hello.n,
+                                  UINT64_MAX, &err),
+                     -ECONNABORTED);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_string_equal(err.text, why);
+    assert_int_equal(control_pump(c, &err), -ECONNABORTED);
+    assert_string_equal(err.text, why);
+    control_close(c);
 }
 
 /* --- memory --- */

@@ -283,6 +283,13 @@ def with_signals(function, *args):
     return value
 
 
+def _make(process_set):
+    """Adds it to the world. A set of all ranks of an elastic world, which may be larger next time, is set 0."""
+    is_all = os.environ.get("HVD_ELASTIC") and process_set.ranks == global_process_set.ranks
+    ranks = tuple(process_set.ranks)
+    _register(process_set, 0 if is_all else with_signals(_native.set_add, ranks))
+
+
 def add_process_set(process_set):
     """Creates a process set from a ProcessSet or a list of ranks and returns the ProcessSet.
 
@@ -296,10 +303,11 @@ def add_process_set(process_set):
         _again.remove(process_set.ranks)
         _register(process_set, {tuple(r): i for i, r in _of_world().items()}[tuple(process_set.ranks)])
         return process_set
-    if process_set is global_process_set or process_set.ranks in _of_world().values():
+    others = [ranks for i, ranks in _of_world().items() if i or not os.environ.get("HVD_ELASTIC")]
+    if process_set is global_process_set or process_set.ranks in others:
         raise ValueError(f"Attempted to add a duplicate process set: {process_set}")
     if not _is_left_out(process_set):
-        _register(process_set, with_signals(_native.set_add, tuple(process_set.ranks)))
+        _make(process_set)
     of = [p.ranks for p in _added]
     if process_set.ranks in of:  # left out before
         _added[of.index(process_set.ranks)] = process_set
@@ -319,7 +327,7 @@ def add_again(process_sets):
     _added[:] = process_sets
     for process_set in process_sets:
         if not _is_left_out(process_set):
-            _register(process_set, with_signals(_native.set_add, tuple(process_set.ranks)))
+            _make(process_set)
             _again.append(process_set.ranks)
 
 
@@ -328,6 +336,10 @@ def remove_process_set(process_set):
     if not isinstance(process_set, ProcessSet):
         raise TypeError(f"process_set must be a hvd.ProcessSet, not {type(process_set).__name__}")
     set_id = process_set._id
+    if process_set in _added and not set_id:  # an elastic world has no other ranks, or lacks some
+        _added.remove(process_set)
+        process_set._invalidate()
+        return True
     if not set_id:
         return False
     _check_dynamic("removing")

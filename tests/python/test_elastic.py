@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes of an elastic job, whose launcher is tests/fakes/elastic_leader.c: losses, new ranks, worlds that
+break, and how much a commit costs."""
+
+import queue
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+from job import BUILD, DEBIAN_PYTHON, RANKS, environment, start
+
+PATIENCE = 60
+
+
+class Lines:
+    """The lines of a process, read by a thread."""
+
+    def __init__(self, process):
+        self.process, self.seen, self._queue = process, [], queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self._queue.put(line.strip())
+        self._queue.put(None)
+
+    def next(self, prefix):
+        """The words of the next line after this prefix; others are kept in `seen`."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                line = self._queue.get(timeout=max(0, until - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"no line {prefix!r}: {self.seen[-30:]}") from None
+            if line is None:
+                raise AssertionError(f"ended without a line {prefix!r}: {self.seen[-30:]}")
+            self.seen.append(line)
+            if line.startswith(prefix):
+                return line[len(prefix) :].split()
+
+    def send(self, *words):
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+
+
+class Job:
+    def __init__(self, directory):
+        self.directory = directory
+        self.token = Path(directory) / "token"
+        self.members = {}
+        argv = [BUILD / "plain" / "bin" / "elastic-leader", self.token]
+        self.leader = Lines(start(argv, environment(), stdin=subprocess.PIPE))
+        (self.name,) = self.leader.next("name ")
+        self.generation = 0
+
+    def start(self, slot, incarnation=1, script="elastic_member.py", **extra):
+        place = dict.fromkeys(("RANK", "LOCAL_RANK", "CROSS_RANK"), "0")
+        place.update(dict.fromkeys(("SIZE", "LOCAL_SIZE", "CROSS_SIZE"), "1"))
+        env = environment(**{f"HOROVOD_{name}": value for name, value in place.items()}, **extra)
+        env.update(HVD_JOB_ID="unit/test", HVD_TOKEN_FILE=str(self.token), HOROVOD_ELASTIC="1")
+        env.update(HVD_ELASTIC=f"{self.name}:{slot}.{incarnation}", HOROVOD_HOSTNAME="testhost")
+        process = start([DEBIAN_PYTHON, RANKS / script], env, stdin=subprocess.PIPE)
+        self.members[slot] = Lines(process)
+
+    def ready(self, *expected):
+        """These processes, as "SLOT INCARNATION GENERATION", report ready, in any order."""
+        got = sorted(" ".join(self.leader.next("ready ")) for _ in expected)
+        assert got == sorted(expected), (got, self.leader.seen)
+
+    def form(self, generation, *slots):
+        self.generation = generation
+        self.leader.send("form", generation, *slots)
+
+    def each(self, slots, prefix):
+        return [self.members[slot].next("said " + prefix) for slot in slots]
+
+    def go(self, slots, *words):
+        for slot in slots:
+            self.members[slot].send(*words)
+
+    def close(self):
+        for lines in [self.leader, *self.members.values()]:
+            lines.process.kill()
+            lines.process.wait()
+            lines.process.stdin.close()
+            lines.process.stdout.close()
+
+
+class Elastic(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+        self.job = Job(self.directory.name)
+        self.addCleanup(self.job.close)
+
+    def begin(self, *slots):
+        """The first world; returns the job."""
+        for slot in slots:
+            self.job.start(slot)
+        self.job.ready(*(f"{slot} 1 0" for slot in slots))
+        self.job.form(1, *slots)
+        n = str(len(slots))
+        self.assertEqual(self.job.each(slots, "init"), [[str(r), n] for r in range(len(slots))])
+        self.job.each(slots, "start")
+        return self.job
+
+    def steps(self, slots, n, step):
+        """All do n steps and are at this one, with the right total and the same weights."""
+        self.job.go(slots, "go", n)
+        said = self.job.each(slots, "at")
+        total = str(float(step * (step + 1) // 2))
+        for rank, words in enumerate(said):
+            self.assertEqual(words[:4], [str(rank), str(len(slots)), str(step), total], said)
+        self.assertEqual(len({words[4] for words in said}), 1, said)
+
+    def starts(self, slots, step, synced, sets):
+        said = self.job.each(slots, "start")
+        n = str(len(slots))
+        self.assertEqual(said, [[str(r), n, str(step), str(synced[r]), sets] for r in range(len(slots))])
+
+    def test_a_job_shrinks_and_grows(self):
+        job = self.begin(0, 1, 2)
+        self.steps((0, 1, 2), 3, 3)
+        self.assertEqual(job.leader.next("commit "), ["0", "1"])
+
+        # A rank is lost: the survivors continue from the last commit.
+        job.members[1].process.kill()
+        self.assertEqual(job.leader.next("gone "), ["1"])
+        job.go((0, 2), "alone")
+        job.ready("0 1 1", "2 1 1")
+        job.form(2, 0, 2)
+        self.starts((0, 2), 3, (2, 2), "2,-")
+        self.steps((0, 2), 3, 6)
+
+        # A replacement: it is announced, and joins with the state of the others.
+        job.start(1, incarnation=2)
+        job.ready("1 2 0")
+        job.leader.send("notify", 1, 2)  # of an earlier world
+        self.steps((0, 2), 1, 7)
+        job.leader.send("notify", 2, 2)
+        self.interrupt((0, 2), ("0 1 2", "2 1 2"))
+        job.form(3, 0, 2, 1)
+        step = self.position((0, 2, 1), (3, 3, 1), "2,2")
+        self.steps((0, 2, 1), 2, step + 2)
+
+        # Ranks are removed, and none is new: nothing needs to be sent.
+        job.leader.send("notify", 3, 1)
+        self.interrupt((0, 2, 1), ("0 1 3", "2 1 3", "1 2 3"))
+        job.form(4, 2, 0)
+        self.position((2, 0), (3, 3), "2,-")
+        # What waited meanwhile needs the state, although it is no new process.
+        job.leader.send("notify", 4, 2)
+        self.interrupt((2, 0), ("0 1 4", "2 1 4"))
+        job.form(5, 1, 2, 0)
+        step = self.position((1, 2, 0), (2, 4, 4), "2,2", behind=True)
+        self.steps((1, 2, 0), 1, step + 1)
+        job.go((0, 1, 2), "end")
+        self.assertEqual(job.each((0, 1, 2), "ended"), [["result"]] * 3)
+        self.assertEqual([job.members[s].process.wait(PATIENCE) for s in (0, 1, 2)], [0] * 3)
+
+    def interrupt(self, slots, ready):
+        """They step until what was announced has interrupted them."""
+        self.job.go(slots, "go", 1000000)
+        self.job.ready(*ready)
+
+    def position(self, slots, synced, sets, behind=False):
+        """All start at one step, which is returned."""
+        said = self.job.each(slots, "start")
+        step = int(said[-1][2])
+        n = str(len(slots))
+        self.assertEqual(said, [[str(r), n, str(step), str(synced[r]), sets] for r in range(len(slots))])
+        return step
