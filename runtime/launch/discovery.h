@@ -8,14 +8,14 @@
 
 #define DISCOVERY_MAX_BYTES (4u << 20) /* that it may print */
 
-/* Reads what command has printed. */
+/* Reads what command has printed: perhaps no host. */
 int discovery_parse(uint32_t slots,
                     const char *command,
                     const struct strbuf *out,
                     struct hostlist *ret,
                     struct err *err);
 /* Runs the command with sh, once, and reads its lines "HOST", "HOST:SLOTS" or "HOST
- * slots=N". slots is the default. c needs signals, guard, env and timeout_ms. -EINVAL
+ * slots=N". slots is the default. It may print no host. c needs signals, guard, env and timeout_ms. -EINVAL
  * with err. */
 int discovery_run(struct capture *c,
                   const char *command,

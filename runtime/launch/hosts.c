@@ -131,6 +131,9 @@ int run_hosts_read(const struct launch_options *o,
     int rc = run_hosts_read_list(o, discover, arg, &ret->list, err);
     if (rc < 0)
         return rc;
+    if (!ret->list.n) /* -H and hostfiles have at least one */
+        return err_set(err, -EINVAL, "--host-discovery-script: %s printed no host",
+                       o->text[OPT_HOST_DISCOVERY_SCRIPT]);
     uint64_t slots = hostlist_slots(&ret->list);
     uint32_t np = options_u32(o, OPT_NP, 0);
     if (np > slots)

@@ -238,7 +238,7 @@ def test_a_discovery_script_that_fails_is_reported(folder):
     for script, part in (
         ("exit 3", "exit 3 exited with code 3"),
         ("kill -9 $$", "kill -9 $$ was killed by SIGKILL"),
-        ("true", "true printed no host"),
+        ("true", "--host-discovery-script: true printed no host"),
         ("echo localhost:two", "line 1"),
         ("echo a b", "line 1"),
         ("yes localhost:1", "yes localhost:1 writes more than 4194304 bytes"),
