@@ -15,18 +15,25 @@
 
 struct crew {
     struct crew_config c;
-    struct contract *contracts; /* [n] */
-    uint32_t *incarnations;     /* [n] of the present or last processes */
+    struct contract *contracts;        /* [n] */
+    struct elastic_process *processes; /* [n] the present or last ones */
+    bool *is_live;                     /* [n] it runs */
+    uint32_t *next;                    /* [n] incarnation to start when it has ended */
+    uint32_t generation;               /* of the latest world that is known here */
     struct local_ranks *ranks;
     struct member_door *door;
 };
 
-static void
-crew_pass_message(void *arg, const struct member_message *m, const uint8_t *p, size_t n)
+static void crew_pass_message(
+    void *arg, uint32_t i, const struct member_message *m, const uint8_t *p, size_t n)
 {
     struct crew *c = arg;
 
-    c->c.on_message(c->c.arg, m->slot, m->incarnation, p, n);
+    if (m->type == MEMBER_READY) {
+        c->processes[i].is_waiting = true;
+        c->processes[i].is_member = false;
+    }
+    c->c.on_message(c->c.arg, c->c.first + i, c->processes[i].incarnation, p, n);
 }
 
 /* As if all slots of all hosts were ranks: a process that chooses a GPU by its
@@ -56,9 +63,11 @@ int crew_open(const struct crew_config *config, struct crew **ret, struct err *e
         return err_set(err, -ENOMEM, "out of memory");
     c->c = *config;
     c->contracts = mem_calloc(c->c.n, sizeof(*c->contracts));
-    c->incarnations = mem_calloc(c->c.n, sizeof(*c->incarnations));
-    rc = c->contracts && c->incarnations
-             ? member_door_open(c->c.first, c->c.n, crew_pass_message, c, &c->door, err)
+    c->processes = mem_calloc(c->c.n, sizeof(*c->processes));
+    c->is_live = mem_calloc(c->c.n, sizeof(*c->is_live));
+    c->next = mem_calloc(c->c.n, sizeof(*c->next));
+    rc = c->contracts && c->processes && c->is_live && c->next
+             ? member_door_open(c->c.n, crew_pass_message, c, &c->door, err)
              : err_set(err, -ENOMEM, "out of memory for %u processes", c->c.n);
     if (rc == 0) {
         crew_make_contracts(c);
@@ -82,7 +91,9 @@ void crew_close(struct crew *c)
     local_ranks_free(c->ranks);
     member_door_close(c->door);
     mem_free(c->contracts);
-    mem_free(c->incarnations);
+    mem_free(c->processes);
+    mem_free(c->is_live);
+    mem_free(c->next);
     mem_free(c);
 }
 
@@ -98,7 +109,8 @@ static bool crew_has_slot(const struct crew *c, uint32_t slot)
 
 static bool crew_has(const struct crew *c, uint32_t slot, uint32_t incarnation)
 {
-    return crew_has_slot(c, slot) && c->incarnations[slot - c->c.first] == incarnation;
+    return crew_has_slot(c, slot)
+           && c->processes[slot - c->c.first].incarnation == incarnation;
 }
 
 static void crew_report_start_failure(
@@ -123,39 +135,98 @@ void crew_spawn(struct crew *c, uint32_t slot, uint32_t incarnation)
     uint32_t i = slot - c->c.first;
     int code = 125;
 
-    if (!crew_has_slot(c, slot) || local_ranks_pid(c->ranks, i) > 0)
+    if (!crew_has_slot(c, slot))
         return;
+    if (c->is_live[i]) { /* one that this leader does not want */
+        c->next[i] = incarnation;
+        local_ranks_stop_one(c->ranks, i);
+        return;
+    }
     (void)snprintf(address.name, sizeof(address.name), "%s", member_door_name(c->door));
     member_address_write(&address, c->contracts[i].elastic,
                          sizeof(c->contracts[i].elastic));
-    c->incarnations[i] = incarnation;
-    member_door_expect(c->door, slot, incarnation);
-    if (local_ranks_start_one(c->ranks, i, &code, &err) < 0)
+    c->processes[i] = (struct elastic_process){.incarnation = incarnation};
+    member_door_expect(c->door, i, slot, incarnation);
+    c->is_live[i] = local_ranks_start_one(c->ranks, i, &code, &err) == 0;
+    if (!c->is_live[i])
         crew_report_start_failure(c, slot, incarnation, code, err.text);
 }
 
 void crew_kill(struct crew *c, uint32_t slot, uint32_t incarnation)
 {
-    if (crew_has(c, slot, incarnation))
+    if (crew_has(c, slot, incarnation)) {
         local_ranks_stop_one(c->ranks, slot - c->c.first);
+    } else if (crew_has_slot(c, slot) && c->next[slot - c->c.first] == incarnation) {
+        c->next[slot - c->c.first] = 0;
+        crew_report_start_failure(c, slot, incarnation, 125,
+                                  "stopped before it was started");
+    }
+}
+
+static void crew_note_world(struct crew *c,
+                            struct elastic_process *p,
+                            const struct member_message *m)
+{
+    p->is_member = true;
+    p->is_waiting = false;
+    p->generation = m->generation;
+    p->rank = m->place.rank;
+    p->n_ranks = m->place.size;
+    p->since = p->since > 0 ? p->since : m->generation;
+    c->generation = m->generation;
 }
 
 void crew_send(
     struct crew *c, uint32_t slot, uint32_t incarnation, const void *p, size_t n)
 {
-    member_door_send(c->door, slot, incarnation, p, n);
+    struct member_message m;
+
+    if (!crew_has(c, slot, incarnation))
+        return;
+    if (member_message_read(p, n, &m, NULL) == 0 && m.type == MEMBER_FORM)
+        crew_note_world(c, &c->processes[slot - c->c.first], &m);
+    member_door_send(c->door, slot - c->c.first, p, n);
+}
+
+void crew_describe(const struct crew *c,
+                   void (*put)(void *arg,
+                               uint32_t slot,
+                               const struct elastic_process *p),
+                   void *arg)
+{
+    for (uint32_t i = 0; i < c->c.n; i++)
+        if (c->is_live[i] || c->processes[i].is_done)
+            put(arg, c->c.first + i, &c->processes[i]);
+}
+
+void crew_renumber(struct crew *c, uint32_t first)
+{
+    c->c.first = first;
+}
+
+uint32_t crew_generation(const struct crew *c)
+{
+    return c->generation;
 }
 
 void crew_take_event(struct crew *c, struct local_ranks_event *ev)
 {
+    uint32_t next;
+
     if (ev->kind != LOCAL_RANK_OK && ev->kind != LOCAL_RANK_FAILED)
         return;
+    next = c->next[ev->index];
+    c->next[ev->index] = 0;
+    c->is_live[ev->index] = false;
+    c->processes[ev->index].is_done = ev->kind == LOCAL_RANK_OK;
     if (ev->kind == LOCAL_RANK_OK)
         memset(&ev->report, 0, sizeof(ev->report));
     if (ev->is_expected)
         ev->report.blames = -1;
-    c->c.on_exit(c->c.arg, c->c.first + ev->index, c->incarnations[ev->index],
+    c->c.on_exit(c->c.arg, c->c.first + ev->index, c->processes[ev->index].incarnation,
                  &ev->report);
+    if (next > 0)
+        crew_spawn(c, c->c.first + ev->index, next);
 }
 
 int crew_fd(const struct crew *c)

@@ -6,6 +6,7 @@
 #define RUNTIME_LAUNCH_CREW_H
 
 #include "runtime/contract/contract.h"
+#include "runtime/launch/core/elastic.h"
 #include "runtime/launch/local_ranks.h"
 #include "runtime/launch/member_door.h"
 
@@ -31,12 +32,22 @@ struct crew;
 int crew_open(const struct crew_config *c, struct crew **ret, struct err *err);
 void crew_close(struct crew *c); /* kills processes that still run; accepts NULL */
 struct local_ranks *crew_ranks(struct crew *c);
-/* A process that cannot be started is reported as one that has ended. A slot that is not
- * of this host, or whose process still runs, is ignored. */
+/* A process that cannot be started is reported as one that has ended. If another one runs
+ * in the slot, it is stopped first. A slot that is not of this host is ignored. */
 void crew_spawn(struct crew *c, uint32_t slot, uint32_t incarnation);
 void crew_kill(struct crew *c, uint32_t slot, uint32_t incarnation);
 void crew_send(
     struct crew *c, uint32_t slot, uint32_t incarnation, const void *p, size_t n);
+/* What a leader that takes over must know, for each process that runs, or has ended with
+ * success. */
+void crew_describe(const struct crew *c,
+                   void (*put)(void *arg,
+                               uint32_t slot,
+                               const struct elastic_process *p),
+                   void *arg);
+/* For a leader that gives the slots of this host other numbers. */
+void crew_renumber(struct crew *c, uint32_t first);
+uint32_t crew_generation(const struct crew *c); /* of the latest world; 0: none */
 /* For an event of crew_ranks about a process. */
 void crew_take_event(struct crew *c, struct local_ranks_event *ev);
 int crew_fd(const struct crew *c); /* to poll for POLLIN */

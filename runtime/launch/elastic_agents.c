@@ -11,11 +11,12 @@
 #include "runtime/launch/elastic_run.h"
 #include "runtime/launch/hosts.h"
 
+/* A job that outlives its horovodrun has no agents that are children of it. */
 static enum link_kind run_link_kind(const struct elastic_run *r, const char *name)
 {
-    return host_is_local(name)     ? LINK_LOCAL
-           : r->c->job->token_file ? LINK_SERVE
-                                   : LINK_SSH;
+    if (host_is_local(name) && r->e.keep_ms == 0)
+        return LINK_LOCAL;
+    return r->c->job->token_file ? LINK_SERVE : LINK_SSH;
 }
 
 static void run_connect(struct elastic_run *r, uint32_t host)

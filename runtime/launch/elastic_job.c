@@ -21,12 +21,15 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
+#include "runtime/base/sha256.h"
 #include "runtime/launch/elastic_run.h"
 #include "runtime/launch/errand_make.h"
 #include "runtime/launch/session.h"
 
 #define STOP_NS        (25 * NS_PER_S) /* as remote.c */
 #define SLOW_READER_NS (2 * NS_PER_S)
+/* A horovodrun that takes a job over waits so long for all agents to report. */
+#define ADOPT_NS       (15 * NS_PER_S)
 #define SCRIPT_NS      (60 * NS_PER_S) /* of a discovery script */
 /* A host list that may change has room for further hosts and slots. */
 #define ROOM_HOSTS     64
@@ -168,6 +171,8 @@ static uint64_t run_decide(struct elastic_run *r)
         return UINT64_MAX;
     }
     run_connect_due(r);
+    if (r->lead.e.is_adopting && elastic_hosts_are_ready(&r->hosts))
+        elastic_end_take_over(&r->lead.e, clock_now_ns());
     next_ns = elastic_lead_step(&r->lead);
     if (elastic_lead_has_ended(&r->lead))
         run_enter_end(r, r->lead.e.has_ended_well ? ERRAND_FINISH : ERRAND_STOP);
@@ -306,8 +311,35 @@ static int run_open_lead(struct elastic_run *r, struct err *err)
                                     .on_rank = run_set_rank,
                                     .arg = r};
 
+    int rc;
+
     run_set_policy(r, &c.policy);
-    return elastic_lead_open(&r->lead, &c, err);
+    rc = elastic_lead_open(&r->lead, &c, err);
+    if (rc == 0 && r->e.keep_ms > 0)
+        elastic_take_over(&r->lead.e, 0, clock_now_ns() + ADOPT_NS);
+    return rc;
+}
+
+/* A job with a name of its own may be led by one horovodrun after another, which must
+ * have the same keys. */
+static int run_name_job(struct elastic_run *r, struct err *err)
+{
+    const char *name = getenv("HVD_ELASTIC_JOB");
+    uint64_t keep_ms = r->c->options->timeout_ms;
+
+    if (!name || !*name)
+        return 0;
+    if (!r->c->job->token_file)
+        return err_set(err, -EINVAL,
+                       "HVD_ELASTIC_JOB=%.60s requires --token-file: only hvd-agent "
+                       "serve keeps processes without a horovodrun",
+                       name);
+    if (strlen(name) > 100)
+        return err_set(err, -EINVAL, "HVD_ELASTIC_JOB is longer than 100 bytes");
+    (void)snprintf(r->e.job_id, sizeof(r->e.job_id), "horovodrun/%s", name);
+    sha256_digest(r->e.job_id, strlen(r->e.job_id), r->e.seed);
+    r->e.keep_ms = keep_ms < UINT32_MAX ? (uint32_t)keep_ms : UINT32_MAX;
+    return 0;
 }
 
 static int run_prepare(struct elastic_run *r, struct err *err)
@@ -323,6 +355,7 @@ static int run_prepare(struct elastic_run *r, struct err *err)
 
     r->start_ns = job->start_timeout_ms * NS_PER_MS;
     rc = errand_make(job, (job->start_timeout_ms + 999) / 1000, &r->e, err);
+    rc = rc < 0 ? rc : run_name_job(r, err);
     rc = rc < 0
              ? rc
              : session_make_keys(job->token_file, r->e.seed, &r->root, &r->token, err);

@@ -155,6 +155,24 @@ void elastic_lead_lose_worker(struct elastic_lead *l, uint32_t worker, const cha
     elastic_lose_worker(&l->e, worker, clock_now_ns());
 }
 
+void elastic_lead_adopt(struct elastic_lead *l,
+                        uint32_t slot,
+                        const struct elastic_process *p)
+{
+    if (slot >= l->e.n_slots)
+        return;
+    if (!l->e.is_adopting) { /* its worker was not waited for any more */
+        log_info("a process is too late and is stopped", "slot=%u host=%s", slot,
+                 lead_name_of(l, slot));
+        l->c.kill(l->c.arg, slot, p->incarnation);
+        return;
+    }
+    log_info("a process is adopted", "slot=%u host=%s world=%u rank=%u", slot,
+             lead_name_of(l, slot), p->generation, p->rank);
+    elastic_adopt(&l->e, slot, p);
+    l->c.on_rank(l->c.arg, slot, p->generation > 0 ? p->rank : slot);
+}
+
 /* --- actions ---------------------------------------------------------------------- */
 
 static void

@@ -56,6 +56,11 @@ void elastic_lead_take_exit(struct elastic_lead *l,
                             uint32_t incarnation,
                             struct report *r);
 void elastic_lead_lose_worker(struct elastic_lead *l, uint32_t worker, const char *why);
+/* A process that runs already, of a job that this program takes over: after
+ * elastic_take_over. */
+void elastic_lead_adopt(struct elastic_lead *l,
+                        uint32_t slot,
+                        const struct elastic_process *p);
 /* Carries out what is due. Returns when to come again. */
 uint64_t elastic_lead_step(struct elastic_lead *l);
 bool elastic_lead_has_ended(const struct elastic_lead *l);

@@ -28,6 +28,7 @@ static int run_take_ready(struct elastic_run *r,
     if (rc < 0)
         return rc;
     log_info("host is ready", "host=%s", l->host);
+    elastic_know_leaders(&r->lead.e, ready.n_leaders, ready.generation);
     elastic_hosts_set_ready(&r->hosts, host);
     r->is_done[host] = false;
     run_offer_slots(r, host);
@@ -74,6 +75,19 @@ run_take_process(struct elastic_run *r, const struct frame *f, struct err *err)
     return rc;
 }
 
+static int run_take_has(struct elastic_run *r, const struct frame *f, struct err *err)
+{
+    struct errand_process s;
+    struct elastic_process p;
+    int rc = errand_has_read(f->p + 4, f->n - 4, &s, &p, err);
+
+    if (rc == 0 && s.slot / r->hosts.slots != bytes_load_u32(f->p))
+        rc = err_set(err, -EPROTO, "its agent sent a message of another host");
+    if (rc == 0)
+        elastic_lead_adopt(&r->lead, s.slot, &p);
+    return rc;
+}
+
 int run_on_frame(void *arg, struct link *l, const struct frame *f, struct err *err)
 {
     struct elastic_run *r = arg;
@@ -92,6 +106,8 @@ int run_on_frame(void *arg, struct link *l, const struct frame *f, struct err *e
         return run_take_failed(r, f, err);
     if (f->type == ERRAND_MEMBER || f->type == ERRAND_EXITED)
         return run_take_process(r, f, err);
+    if (f->type == ERRAND_HAS)
+        return run_take_has(r, f, err);
     if (f->type == ERRAND_NOTE) {
         remote_output_note(&r->output, l->host, f->p + 4, f->n - 4);
         return 0;

@@ -16,21 +16,24 @@
 #include "runtime/base/mem.h"
 
 #define UNNAMED_MAX 16 /* connections that have not named a process */
-#define NO_SLOT     UINT32_MAX
+#define NO_PROCESS  UINT32_MAX
 #define EVENTS_MAX  32
 
 struct member_conn {
-    int fd; /* -1: none */
-    uint32_t slot;
+    int fd;     /* -1: none */
+    uint32_t i; /* of its process */
+};
+struct member_name {
+    uint32_t slot, incarnation; /* incarnation 0: there is no process */
 };
 struct member_door {
-    uint32_t first, n;
+    uint32_t n;
     member_door_fn on_message;
     void *arg;
     int listen_fd, epoll_fd;
     char name[UNIX_NAME_BYTES];
-    uint32_t *incarnations;   /* [n] that are served; 0: none */
-    struct member_conn *conn; /* [n + UNNAMED_MAX] */
+    struct member_name *names; /* [n] */
+    struct member_conn *conn;  /* [n + UNNAMED_MAX] */
 };
 
 static uint32_t door_n_conns(const struct member_door *d)
@@ -41,7 +44,7 @@ static uint32_t door_n_conns(const struct member_door *d)
 static void member_conn_close(struct member_conn *c)
 {
     fd_close(&c->fd); /* epoll forgets it */
-    c->slot = NO_SLOT;
+    c->i = NO_PROCESS;
 }
 
 static int member_door_watch(struct member_door *d, int fd, uint32_t tag)
@@ -58,12 +61,11 @@ static int member_door_listen(struct member_door *d, struct err *err)
     if (rc < 0)
         return rc;
     d->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    rc = d->epoll_fd < 0 ? -errno : member_door_watch(d, d->listen_fd, NO_SLOT);
+    rc = d->epoll_fd < 0 ? -errno : member_door_watch(d, d->listen_fd, NO_PROCESS);
     return rc < 0 ? err_errno(err, -rc, "a socket for the processes of this host") : 0;
 }
 
-int member_door_open(uint32_t first,
-                     uint32_t n,
+int member_door_open(uint32_t n,
                      member_door_fn on_message,
                      void *arg,
                      struct member_door **ret,
@@ -74,18 +76,14 @@ int member_door_open(uint32_t first,
 
     if (!d)
         return err_set(err, -ENOMEM, "out of memory");
-    *d = (struct member_door){.first = first,
-                              .n = n,
-                              .on_message = on_message,
-                              .arg = arg,
-                              .listen_fd = -1,
-                              .epoll_fd = -1};
-    d->incarnations = mem_calloc(n, sizeof(*d->incarnations));
+    *d = (struct member_door){
+        .n = n, .on_message = on_message, .arg = arg, .listen_fd = -1, .epoll_fd = -1};
+    d->names = mem_calloc(n, sizeof(*d->names));
     d->conn = mem_calloc(door_n_conns(d), sizeof(*d->conn));
     for (uint32_t i = 0; d->conn && i < door_n_conns(d); i++)
-        d->conn[i] = (struct member_conn){-1, NO_SLOT};
-    rc = d->incarnations && d->conn ? member_door_listen(d, err)
-                                    : err_set(err, -ENOMEM, "out of memory");
+        d->conn[i] = (struct member_conn){-1, NO_PROCESS};
+    rc = d->names && d->conn ? member_door_listen(d, err)
+                             : err_set(err, -ENOMEM, "out of memory");
     if (rc < 0) {
         member_door_close(d);
         return rc;
@@ -102,7 +100,7 @@ void member_door_close(struct member_door *d)
         member_conn_close(&d->conn[i]);
     fd_close(&d->listen_fd);
     fd_close(&d->epoll_fd);
-    mem_free(d->incarnations);
+    mem_free(d->names);
     mem_free(d->conn);
     mem_free(d);
 }
@@ -112,43 +110,44 @@ const char *member_door_name(const struct member_door *d)
     return d->name;
 }
 
-static struct member_conn *member_door_find(struct member_door *d, uint32_t slot)
+static struct member_conn *member_door_find(struct member_door *d, uint32_t i)
 {
-    for (uint32_t i = 0; i < door_n_conns(d); i++)
-        if (d->conn[i].fd >= 0 && d->conn[i].slot == slot)
-            return &d->conn[i];
+    for (uint32_t k = 0; k < door_n_conns(d); k++)
+        if (d->conn[k].fd >= 0 && d->conn[k].i == i)
+            return &d->conn[k];
     return NULL;
 }
 
-static bool
-member_door_serves(const struct member_door *d, uint32_t slot, uint32_t incarnation)
+/* Which process sends this READY. */
+static uint32_t member_door_look_up(const struct member_door *d,
+                                    const struct member_message *m)
 {
-    return slot >= d->first && slot - d->first < d->n && incarnation != 0
-           && d->incarnations[slot - d->first] == incarnation;
+    for (uint32_t i = 0; m->incarnation != 0 && i < d->n; i++)
+        if (d->names[i].slot == m->slot && d->names[i].incarnation == m->incarnation)
+            return i;
+    return NO_PROCESS;
 }
 
-void member_door_expect(struct member_door *d, uint32_t slot, uint32_t incarnation)
+void member_door_expect(struct member_door *d,
+                        uint32_t i,
+                        uint32_t slot,
+                        uint32_t incarnation)
 {
-    struct member_conn *c = member_door_find(d, slot);
+    struct member_conn *c = member_door_find(d, i);
 
-    if (slot < d->first || slot - d->first >= d->n)
-        return;
     if (c)
         member_conn_close(c);
-    d->incarnations[slot - d->first] = incarnation;
+    d->names[i] = (struct member_name){slot, incarnation};
 }
 
-void member_door_send(
-    struct member_door *d, uint32_t slot, uint32_t incarnation, const void *p, size_t n)
+void member_door_send(struct member_door *d, uint32_t i, const void *p, size_t n)
 {
-    struct member_conn *c = member_door_find(d, slot);
+    struct member_conn *c = member_door_find(d, i);
 
-    if (!c || !member_door_serves(d, slot, incarnation))
-        return;
-    if (send(c->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
+    if (!c || send(c->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
         return;
     log_warn("a process does not read what its launcher sends", "slot=%u cause=\"%s\"",
-             slot, strerror(errno));
+             d->names[i].slot, strerror(errno));
     member_conn_close(c);
 }
 
@@ -181,7 +180,7 @@ static void member_door_accept(struct member_door *d)
             fd_close(&fd);
             continue;
         }
-        d->conn[i] = (struct member_conn){fd, NO_SLOT};
+        d->conn[i] = (struct member_conn){fd, NO_PROCESS};
     }
 }
 
@@ -190,18 +189,15 @@ static bool member_conn_name(struct member_door *d,
                              struct member_conn *c,
                              const struct member_message *m)
 {
+    const uint32_t i = m->type == MEMBER_READY ? member_door_look_up(d, m) : c->i;
     struct member_conn *before;
 
-    if (c->slot != NO_SLOT)
-        return m->type != MEMBER_READY
-               || (c->slot == m->slot
-                   && member_door_serves(d, m->slot, m->incarnation));
-    if (m->type != MEMBER_READY || !member_door_serves(d, m->slot, m->incarnation))
+    if (i == NO_PROCESS || (c->i != NO_PROCESS && c->i != i))
         return false;
-    before = member_door_find(d, m->slot);
-    if (before)
+    before = member_door_find(d, i);
+    if (before && before != c)
         member_conn_close(before);
-    c->slot = m->slot;
+    c->i = i;
     return true;
 }
 
@@ -221,9 +217,7 @@ static void member_conn_serve(struct member_door *d, struct member_conn *c)
             member_conn_close(c);
             return;
         }
-        m.slot = c->slot;
-        m.incarnation = d->incarnations[c->slot - d->first];
-        d->on_message(d->arg, &m, p, (size_t)n);
+        d->on_message(d->arg, c->i, &m, p, (size_t)n);
         if (c->fd < 0)
             return;
     }
@@ -235,7 +229,7 @@ void member_door_serve(struct member_door *d)
     int n = epoll_wait(d->epoll_fd, ev, EVENTS_MAX, 0);
 
     for (int i = 0; i < n; i++) {
-        if (ev[i].data.u32 == NO_SLOT)
+        if (ev[i].data.u32 == NO_PROCESS)
             member_door_accept(d);
         else if (d->conn[ev[i].data.u32].fd >= 0)
             member_conn_serve(d, &d->conn[ev[i].data.u32]);

@@ -28,55 +28,17 @@
 #include "runtime/contract/port.h"
 #include "runtime/launch/command.h"
 #include "runtime/launch/contracts.h"
-#include "runtime/launch/environment.h"
 #include "runtime/launch/gpu_info.h"
-#include "runtime/launch/live_host.h"
-#include "runtime/launch/local_ranks.h"
+#include "runtime/launch/remote_agent_state.h"
 #include "runtime/launch/remote_crew.h"
-#include "runtime/launch/remote_tree.h"
-#include "runtime/launch/scratch.h"
 #include "runtime/launch/self.h"
 #include "runtime/launch/session.h"
 #include "runtime/launch/stats_dir.h"
-#include "runtime/launch/uplink.h"
 #include "runtime/wire/bytes.h"
 
 #define FIRST_WORDS_NS (60 * NS_PER_S) /* from the connection to JOB */
 #define ASK_GRACE_NS   (30 * NS_PER_S) /* as horovodrun on one host */
 #define END_NS         (20 * NS_PER_S) /* for ranks and other agents to exit */
-
-struct remote_agent {
-    struct signals *signals;
-    struct guard guard;
-    struct scratch_folder scratch;
-    struct uplink up;
-    struct remote_tree tree;
-    struct token root;
-    char own[HOST_NAME_MAX_BYTES], theirs[HOST_NAME_MAX_BYTES];
-    struct errand e;
-    bool has_job;
-    uint32_t host, end;
-    struct strbuf blob; /* the encoded JOB, for other agents */
-    struct environment env;
-    struct local_ranks_config config;
-    char path[PATH_MAX], dir[PATH_MAX];
-    struct option_var *vars;
-    struct placement placement;
-    struct contract *ranks;
-    struct errand_start start;
-    struct tf_world tf;
-    uint32_t n;
-    struct local_ranks *local;
-    struct crew *crew; /* of an elastic job: local is its */
-    struct live_host live;
-    struct local_ranks_event ev;
-    int gpu_fd; /* source of the line about GPUs; -1: none */
-    struct strbuf gpu_line;
-    int master_fd; /* holds master_port on the host of rank 0 */
-    uint16_t master_port;
-    uint64_t deadline_ns; /* for JOB; later for our exit */
-    bool is_ending, is_done_sent, is_reported;
-};
 
 static void remote_agent_child_reaped(void *arg, pid_t pid)
 {
@@ -86,18 +48,21 @@ static void remote_agent_child_reaped(void *arg, pid_t pid)
 
 /* --- the end --- */
 
-static void remote_agent_begin_end(struct remote_agent *a)
+void remote_agent_begin_end(struct remote_agent *a)
 {
     if (a->local)
         local_ranks_stop(a->local);
     if (!a->is_ending)
         a->deadline_ns = clock_now_ns() + END_NS;
     a->is_ending = true;
+    fd_close(&a->keep_fd);
 }
 
 static void remote_agent_lose_launcher(struct remote_agent *a)
 {
     uplink_close(&a->up);
+    if (remote_keep_wait(a))
+        return;
     remote_agent_begin_end(a);
     links_close(&a->tree.links, true); /* their connections end, so they exit too */
 }
@@ -158,9 +123,13 @@ static int remote_agent_prepare(struct remote_agent *a, struct err *err)
     return 0;
 }
 
-static void remote_agent_send_ready(struct remote_agent *a)
+void remote_agent_send_ready(struct remote_agent *a)
 {
     struct errand_ready ready = {.master_port = a->master_port};
+    if (a->crew) {
+        ready.generation = crew_generation(a->crew);
+        ready.n_leaders = a->n_leaders;
+    }
     CLEANUP(strbuf_release) struct strbuf b = {0};
     (void)snprintf(ready.own, sizeof(ready.own), "%s", a->own);
     (void)snprintf(ready.theirs, sizeof(ready.theirs), "%s", a->theirs);
@@ -262,6 +231,8 @@ static int remote_agent_take_job(struct remote_agent *a,
                                  struct err *err)
 {
     struct err why = ERR_INIT;
+    if (a->has_job && a->keep_fd >= 0 && a->crew)
+        return remote_keep_take_successor(a, host, r, err);
     if (a->has_job)
         return err_set(err, -EPROTO, "a second job on one connection");
     a->host = host;
@@ -272,9 +243,16 @@ static int remote_agent_take_job(struct remote_agent *a,
         rc = err_set(err, -EPROTO, "a job message is malformed (another version?)");
     if (rc < 0)
         return rc;
+    a->has_job = true;
+    if (a->e.keep_ms > 0) {
+        rc = remote_keep_join(a, r, err);
+        if (rc == 0)
+            remote_agent_begin_end(a);
+        if (rc != -ECONNREFUSED)
+            return rc;
+    }
     strbuf_init(&a->blob, ERRAND_TO_AGENT_MAX_BYTES);
     strbuf_add(&a->blob, r->p, r->left);
-    a->has_job = true;
     a->deadline_ns = UINT64_MAX;
     uplink_begin_job(&a->up, a->e.hosts.v[host].name);
     log_set_tag("hvd-agent", a->e.hosts.v[host].name);
@@ -384,6 +362,7 @@ static int remote_agent_take_own(struct remote_agent *a,
     case ERRAND_NOTE:
     case ERRAND_LIVE:
     case ERRAND_EXITED:
+    case ERRAND_HAS:
         break;
     }
     return err_set(err, -EPROTO, "message %u is not for an agent", type);
@@ -519,10 +498,12 @@ static void remote_agent_serve_once(struct remote_agent *a)
     n += links_pollfds(&a->tree.links, fds + n);
     fds[n++] = (struct pollfd){.fd = a->gpu_fd, .events = POLLIN};
     fds[n++] = (struct pollfd){.fd = a->crew ? crew_fd(a->crew) : -1, .events = POLLIN};
+    fds[n++] = (struct pollfd){.fd = a->keep_fd, .events = POLLIN};
     if (a->local)
         remote_agent_step_ranks(a, fds, n);
     else
         remote_agent_wait_alone(a, fds, n, remote_agent_next_due(a));
+    remote_keep_accept(a);
     if (a->up.is_open)
         remote_agent_serve_up(a);
     links_serve(&a->tree.links);
@@ -531,7 +512,7 @@ static void remote_agent_serve_once(struct remote_agent *a)
     remote_agent_take_events(a);
     if (gpu_info_next(&a->gpu_fd, &a->gpu_line))
         uplink_note(&a->up, strbuf_str(&a->gpu_line));
-    if (!a->has_job && clock_now_ns() >= a->deadline_ns)
+    if (!a->is_ending && clock_now_ns() >= a->deadline_ns)
         remote_agent_begin_end(a);
 }
 
@@ -552,6 +533,7 @@ static void remote_agent_release(struct remote_agent *a)
     strbuf_release(&a->blob);
     fd_close(&a->gpu_fd);
     fd_close(&a->master_fd);
+    fd_close(&a->keep_fd);
     strbuf_release(&a->gpu_line);
     mem_free(a->vars);
     mem_free(a->ranks);
@@ -569,7 +551,7 @@ int remote_agent_run(struct signals *signals, struct remote_peer *up)
         return 125;
     }
     a->signals = signals;
-    a->gpu_fd = a->master_fd = -1;
+    a->gpu_fd = a->master_fd = a->keep_fd = -1;
     strbuf_init(&a->gpu_line, UPLINK_NOTE_MAX_BYTES);
     uplink_open(&a->up, &up->channel);
     a->tree = (struct remote_tree){.e = &a->e,

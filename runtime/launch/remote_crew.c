@@ -64,3 +64,19 @@ void remote_crew_take(struct crew *c, enum errand_type type, struct bytes_reader
     else if (type == ERRAND_MEMBER)
         crew_send(c, p.slot, p.incarnation, r->p, r->left);
 }
+
+static void
+remote_crew_put_process(void *arg, uint32_t slot, const struct elastic_process *p)
+{
+    const struct errand_process s = {slot, p->incarnation};
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+
+    strbuf_init(&b, 64);
+    errand_has_write(&s, p, &b);
+    uplink_send(arg, ERRAND_HAS, &b);
+}
+
+void remote_crew_send_processes(const struct crew *c, struct uplink *up)
+{
+    crew_describe(c, remote_crew_put_process, up);
+}

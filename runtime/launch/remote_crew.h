@@ -21,4 +21,7 @@ int remote_crew_open(const struct remote_crew *r, struct crew **ret, struct err 
 /* Carries out SPAWN, KILL or MEMBER. */
 void remote_crew_take(struct crew *c, enum errand_type type, struct bytes_reader *r);
 
+/* HAS for each process, to a horovodrun that has not led this crew before. */
+void remote_crew_send_processes(const struct crew *c, struct uplink *up);
+
 #endif

@@ -130,6 +130,7 @@ int remote_receive(struct remote_hosts *h,
     case ERRAND_KILL:
     case ERRAND_MEMBER:
     case ERRAND_EXITED:
+    case ERRAND_HAS:
         break;
     }
     return err_set(err, -EPROTO, "message %u is not for horovodrun", f->type);

@@ -27,6 +27,12 @@ void uplink_close(struct uplink *u)
     u->is_open = false;
 }
 
+void uplink_replace(struct uplink *u, const struct channel *channel)
+{
+    u->channel = *channel;
+    u->is_open = true;
+}
+
 void uplink_set_host(struct uplink *u, uint32_t host)
 {
     u->host = host;

@@ -19,7 +19,10 @@ struct uplink {
 };
 
 void uplink_open(struct uplink *u, const struct channel *channel); /* takes it over */
-void uplink_close(struct uplink *u);                               /* idempotent */
+/* Another connection, with the same name and host, of an uplink that is closed. Takes
+ * ownership of the channel. */
+void uplink_replace(struct uplink *u, const struct channel *channel);
+void uplink_close(struct uplink *u); /* idempotent */
 void uplink_set_host(struct uplink *u, uint32_t host);
 /* A valid JOB has come: the host's name is known, and output may be sent. Borrows name. */
 void uplink_begin_job(struct uplink *u, const char *name);

@@ -72,6 +72,8 @@ struct crew {
     bool has_leader, is_finished;
     bool is_first_world; /* the next one is the leader's first */
     bool is_up[W_MAX], is_connected[W_MAX];
+    /* the generation of the last world that a worker has seen, and its leaders */
+    uint32_t known[W_MAX], n_leaders[W_MAX];
     uint32_t n_offered[W_MAX]; /* slots; 0: the worker is drained */
     uint32_t epoch[W_MAX], back[W_MAX], last_due[2][W_MAX];
     struct proc procs[SLOTS_MAX];

@@ -12,6 +12,7 @@ static void crew_lose_worker(struct crew *c, uint32_t worker)
         return;
     crew_send(c, (struct msg){.kind = M_LOST, .worker = worker});
     c->is_up[worker] = false;
+    c->known[worker] = c->n_leaders[worker] = 0;
     c->back[worker] = c->now + 5 + crew_random(c, 30 * SECONDS);
     for (uint32_t i = worker * c->slots; i < (worker + 1) * c->slots; i++)
         c->procs[i].state = P_NONE;
@@ -104,8 +105,7 @@ static void crew_mend(struct crew *c)
     if (!c->has_leader && c->now >= c->leader_back) {
         CREW_EXPECT(c, elastic_init(&c->leader, &c->config, crew_ns(c), &err) == 0,
                     "%s", err.text);
-        elastic_take_over(
-            &c->leader, c->bug == BUG_SAME_GENERATION ? 0 : c->n_takeovers, crew_ns(c));
+        elastic_take_over(&c->leader, 0, crew_ns(c) + c->config.leave_ns);
         c->is_first_world = true;
         c->has_leader = true;
     }

@@ -34,9 +34,11 @@ static void crew_check_form(struct crew *c, const struct sim_world *w)
     CREW_EXPECT(c, w->n >= least && w->n <= c->config.max_ranks,
                 "world %u has %u ranks, not %u to %u", w->generation, w->n, least,
                 c->config.max_ranks);
-    for (int i = 0; i < c->n_worlds; i++)
-        CREW_EXPECT(c, c->worlds[i].generation != w->generation,
-                    "two worlds of generation %u", w->generation);
+    /* a world that no process has seen, or of which none is left, does not count */
+    for (uint32_t i = 0; i < e->n_slots; i++)
+        CREW_EXPECT(
+            c, c->procs[i].state == P_NONE || c->procs[i].generation != w->generation,
+            "two worlds of generation %u", w->generation);
     for (uint32_t r = 0; r < w->n; r++) {
         CREW_EXPECT(c, w->since[0] <= w->since[r], "rank %u is older than rank 0", r);
         CREW_EXPECT(c, e->slots[w->slot[r]].rank == r, "slot %u has two ranks",
@@ -246,6 +248,10 @@ void crew_connect(struct crew *c, uint32_t worker)
                                                 .n_ranks = p->n_ranks,
                                                 .since = p->since});
     }
+    elastic_know_leaders(e, c->n_leaders[worker], c->known[worker]);
+    c->n_leaders[worker]++;
+    if (c->bug == BUG_SAME_GENERATION)
+        e->term = 0;
 }
 
 static void crew_take(struct crew *c, const struct msg *m)
@@ -277,6 +283,8 @@ static void crew_obey(struct crew *c, const struct msg *m)
     struct proc *p = &c->procs[m->slot];
     bool is_there = p->state != P_NONE && p->incarnation == m->incarnation;
 
+    if (m->kind == M_FORM)
+        c->known[m->worker] = m->generation;
     if (m->kind == M_ACT && m->act == ELASTIC_START) {
         CREW_EXPECT(c, p->state == P_NONE, "a second process in slot %u", m->slot);
         *p = (struct proc){.state = P_STARTING,

@@ -304,7 +304,7 @@ UNIT_TEST(a_process_that_a_world_leaves_out_is_replaced)
 UNIT_TEST(a_new_leader_continues_with_a_whole_world)
 {
     job_begin(3, 1, 2, 3);
-    elastic_take_over(&e, 2, now);
+    elastic_take_over(&e, 2, now + e.config.leave_ns);
     workers_come();
     leader_adopts(0, 6, 1, 2);
     leader_adopts(2, 6, 0, 2);
@@ -326,7 +326,7 @@ UNIT_TEST(a_new_leader_continues_with_a_whole_world)
 UNIT_TEST(a_new_leader_ends_a_world_of_which_some_are_missing)
 {
     job_begin(3, 1, 1, 3);
-    elastic_take_over(&e, 1, now);
+    elastic_take_over(&e, 1, now + e.config.leave_ns);
     worker_comes(0);
     leader_adopts(0, 6, 1, 2);
     now += 30 * S;
@@ -339,7 +339,7 @@ UNIT_TEST(a_new_leader_ends_a_world_of_which_some_are_missing)
 UNIT_TEST(a_new_leader_ends_a_world_that_not_all_know)
 {
     job_begin(2, 1, 1, 2);
-    elastic_take_over(&e, 1, now);
+    elastic_take_over(&e, 1, now + e.config.leave_ns);
     workers_come();
     leader_adopts(0, 7, 0, 2);
     leader_adopts(1, 6, 1, 2);

@@ -295,11 +295,27 @@ void elastic_take_commit(struct elastic *e, uint32_t generation)
 
 /* --- a new leader ----------------------------------------------------------------- */
 
-void elastic_take_over(struct elastic *e, uint32_t term, uint64_t now_ns)
+void elastic_take_over(struct elastic *e, uint32_t term, uint64_t until_ns)
 {
     e->term = term;
     e->is_adopting = true;
-    e->leave_ns = now_ns + e->config.leave_ns;
+    e->leave_ns = until_ns;
+}
+
+void elastic_know_leaders(struct elastic *e, uint32_t n_leaders, uint32_t generation)
+{
+    uint32_t term = n_leaders;
+
+    if (generation > 0 && generation >> ELASTIC_TERM_BITS >= term)
+        term = (generation >> ELASTIC_TERM_BITS) + 1;
+    if (e->is_adopting && term > e->term)
+        e->term = term;
+}
+
+void elastic_end_take_over(struct elastic *e, uint64_t now_ns)
+{
+    if (e->is_adopting && now_ns < e->leave_ns)
+        e->leave_ns = now_ns;
 }
 
 void elastic_adopt(struct elastic *e, uint32_t slot, const struct elastic_process *p)
@@ -308,8 +324,10 @@ void elastic_adopt(struct elastic *e, uint32_t slot, const struct elastic_proces
 
     if (slot >= e->n_slots || !e->is_adopting)
         return;
+    elastic_know_leaders(e, 0, p->generation);
     s = &e->slots[slot];
-    *s = (struct elastic_slot){.state = p->is_member    ? SLOT_MEMBER
+    *s = (struct elastic_slot){.state = p->is_done      ? SLOT_DONE
+                                        : p->is_member  ? SLOT_MEMBER
                                         : p->is_waiting ? SLOT_READY
                                                         : SLOT_STARTING,
                                .is_drained = s->is_drained,
@@ -339,6 +357,11 @@ static void elastic_end_adoption(struct elastic *e, uint64_t now_ns)
         is_whole = is_whole && s->generation == e->generation && s->rank < e->n_slots;
         if (is_whole)
             e->members[s->rank] = i;
+    }
+    if (elastic_count(e, SLOT_DONE) > 0) {
+        e->state = ELASTIC_FINISHING;
+        e->wait_ns = now_ns + e->config.wait_ns;
+        return;
     }
     if (n == 0)
         return; /* WAITING, as at the start */

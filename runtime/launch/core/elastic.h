@@ -141,14 +141,21 @@ void elastic_take_done(struct elastic *e,
 /* The members of that world have saved their state. */
 void elastic_take_commit(struct elastic *e, uint32_t generation);
 
-/* A new leader takes over a job that runs: call it after elastic_init, then
+/* A new leader takes over a job that may run: call it after elastic_init, then
  * elastic_adopt for each process that a worker reports, and elastic_offer_slots. What has
- * not been reported after leave_ns is lost. term: later than that of every leader before;
- * the first leader, for which this is not called, has 0. Below 65536. */
-void elastic_take_over(struct elastic *e, uint32_t term, uint64_t now_ns);
+ * not been reported until until_ns is lost. term: later than that of every leader before,
+ * below 65536; or 0, and it follows from what the workers report. The
+ * first leader, for which this is not called, has 0. */
+void elastic_take_over(struct elastic *e, uint32_t term, uint64_t until_ns);
+/* A worker reports how many leaders it has had before this one, and the generation of the
+ * last world that it has seen (0: none): the term is later than theirs. */
+void elastic_know_leaders(struct elastic *e, uint32_t n_leaders, uint32_t generation);
+/* All workers have reported: nothing more is waited for. */
+void elastic_end_take_over(struct elastic *e, uint64_t now_ns);
 struct elastic_process { /* as its worker knows it */
     uint32_t incarnation;
     bool is_member, is_waiting;         /* in a world, or for one; neither: it starts */
+    bool is_done;                       /* it has ended with success */
     uint32_t generation, rank, n_ranks; /* of its last world */
     uint32_t since;
 };

@@ -37,6 +37,7 @@ void elastic_hosts_set_ready(struct elastic_hosts *h, uint32_t host);
 /* A listed host to connect to now, which is then connected; false: none. */
 bool elastic_hosts_next(struct elastic_hosts *h, uint64_t now_ns, uint32_t *ret);
 uint64_t elastic_hosts_next_ns(const struct elastic_hosts *h); /* UINT64_MAX: never */
-uint32_t elastic_hosts_ready_slots(const struct elastic_hosts *h);
+/* There is a listed host, and all of them are ready. */
+bool elastic_hosts_are_ready(const struct elastic_hosts *h);
 
 #endif

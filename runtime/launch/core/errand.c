@@ -128,6 +128,7 @@ void errand_write(const struct errand *e, struct strbuf *out)
     bytes_put_u32(out, e->ssh.connect_s);
     bytes_put_u32(out, e->fanout);
     bytes_put_u32(out, e->elastic_slots);
+    bytes_put_u32(out, e->keep_ms);
     errand_put_words(out, &e->argv);
     errand_put_words(out, &e->env);
     errand_put_words(out, &e->vars);
@@ -172,6 +173,7 @@ static void errand_get_rest(struct bytes_reader *r, struct errand *e)
     e->elastic_slots = bytes_u32(r);
     if (e->elastic_slots > HOST_MAX_SLOTS)
         r->is_bad = true;
+    e->keep_ms = bytes_u32(r);
     errand_get_words(r, &e->argv);
     errand_get_words(r, &e->env);
     errand_get_words(r, &e->vars);
@@ -241,6 +243,44 @@ struct errand_process errand_process_read(struct bytes_reader *r)
     return s;
 }
 
+enum { HAS_MEMBER = 1, HAS_WAITING = 2, HAS_DONE = 4 };
+
+void errand_has_write(const struct errand_process *s,
+                      const struct elastic_process *p,
+                      struct strbuf *out)
+{
+    errand_process_write(s, out);
+    bytes_put_u32(out, (p->is_member ? HAS_MEMBER : 0u)
+                           | (p->is_waiting ? HAS_WAITING : 0u)
+                           | (p->is_done ? HAS_DONE : 0u));
+    bytes_put_u32(out, p->generation);
+    bytes_put_u32(out, p->rank);
+    bytes_put_u32(out, p->n_ranks);
+    bytes_put_u32(out, p->since);
+}
+
+int errand_has_read(const uint8_t *p,
+                    size_t n,
+                    struct errand_process *ret,
+                    struct elastic_process *ret_state,
+                    struct err *err)
+{
+    struct bytes_reader r = {.p = p, .left = n};
+    uint32_t bits;
+
+    *ret = errand_process_read(&r);
+    bits = bytes_u32(&r);
+    *ret_state = (struct elastic_process){.incarnation = ret->incarnation,
+                                          .is_member = (bits & HAS_MEMBER) != 0,
+                                          .is_waiting = (bits & HAS_WAITING) != 0,
+                                          .is_done = (bits & HAS_DONE) != 0};
+    ret_state->generation = bytes_u32(&r);
+    ret_state->rank = bytes_u32(&r);
+    ret_state->n_ranks = bytes_u32(&r);
+    ret_state->since = bytes_u32(&r);
+    return bytes_end(&r, "process", err);
+}
+
 void errand_start_write(const struct errand_start *s, struct strbuf *out)
 {
     bytes_put_u32(out, s->rdv_port);
@@ -286,6 +326,8 @@ int errand_start_read(const uint8_t *p,
 void errand_ready_write(const struct errand_ready *s, struct strbuf *out)
 {
     bytes_put_u32(out, s->master_port);
+    bytes_put_u32(out, s->generation);
+    bytes_put_u32(out, s->n_leaders);
     bytes_put_str(out, s->own);
     bytes_put_str(out, s->theirs);
 }
@@ -298,6 +340,8 @@ int errand_ready_read(const uint8_t *p,
     struct bytes_reader r = {.p = p, .left = n};
     struct errand_ready s = {0};
     s.master_port = errand_get_port(&r);
+    s.generation = bytes_u32(&r);
+    s.n_leaders = bytes_u32(&r);
     bytes_str(&r, s.own, sizeof(s.own));
     bytes_str(&r, s.theirs, sizeof(s.theirs));
     int rc = bytes_end(&r, "ready", err);

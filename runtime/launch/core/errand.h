@@ -12,7 +12,7 @@
  *   CREDIT   to agent    n:4                 number of further output bytes allowed
  *   STOP     to agent    -                   the job has failed: stop the ranks
  *   FINISH   to agent    -                   all ranks of the job have exited with 0
- *   READY    to launcher master_port:4 own:str theirs:str
+ *   READY    to launcher master_port:4 generation:4 n_leaders:4 own:str theirs:str
  *                                            the command exists; addresses of both ends
  *                                            of the connection as seen here, or ""
  *   OUTPUT   to launcher rank:4 stream:4 bytes
@@ -31,6 +31,10 @@
  *   KILL     to agent    process             stop it
  *   MEMBER   both        process message     pass it on: of wire/member_message.h
  *   EXITED   to launcher process report      it has ended; exit_code 0: with success
+ *   HAS      to launcher process bits:4 generation:4 rank:4 n_ranks:4 since:4
+ *                                            before READY, to a horovodrun that takes the
+ *                                            job over (core/elastic.h): it runs, or has
+ *                                            ended with success
  *   process is slot:4 incarnation:4
  *   PING     both        - */
 #ifndef RUNTIME_LAUNCH_CORE_ERRAND_H
@@ -41,6 +45,7 @@
 #include "runtime/contract/contract.h"
 #include "runtime/contract/hostlist.h"
 #include "runtime/contract/tf_world.h"
+#include "runtime/launch/core/elastic.h"
 #include "runtime/launch/core/options.h"
 #include "runtime/launch/core/ssh.h"
 #include "runtime/wire/bytes.h"
@@ -65,7 +70,8 @@ enum errand_type {
     ERRAND_SPAWN,
     ERRAND_KILL,
     ERRAND_MEMBER,
-    ERRAND_EXITED
+    ERRAND_EXITED,
+    ERRAND_HAS
 };
 #define ERRAND_TO_AGENT_MAX_BYTES    (24u << 20)
 #define ERRAND_TO_LAUNCHER_MAX_BYTES (128u << 10)
@@ -102,6 +108,9 @@ struct errand {
     /* of each host in an elastic job, where slot i of host h has the number
      * h * elastic_slots + i; 0: the job is not elastic */
     uint32_t elastic_slots;
+    /* how long an agent keeps its processes when horovodrun is lost, for the next one of
+     * the same job_id; 0: not at all */
+    uint32_t keep_ms;
     struct errand_words argv, env,
         vars; /* vars: variables that horovodrun's options set */
 };
@@ -139,8 +148,20 @@ void errand_process_write(const struct errand_process *s, struct strbuf *out);
 /* The rest of the payload remains in r. */
 struct errand_process errand_process_read(struct bytes_reader *r);
 
+void errand_has_write(const struct errand_process *s,
+                      const struct elastic_process *p,
+                      struct strbuf *out);
+int errand_has_read(const uint8_t *p,
+                    size_t n,
+                    struct errand_process *ret,
+                    struct elastic_process *ret_state,
+                    struct err *err);
+
 struct errand_ready {
     uint16_t master_port;
+    /* of an elastic job: the latest world that the agent knows, 0: none; and for how many
+     * horovodruns it has worked before */
+    uint32_t generation, n_leaders;
     char own[HOST_NAME_MAX_BYTES], theirs[HOST_NAME_MAX_BYTES]; /* "": unknown */
 };
 void errand_ready_write(const struct errand_ready *s, struct strbuf *out);
