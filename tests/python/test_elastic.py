@@ -173,3 +173,40 @@ class Elastic(unittest.TestCase):
         n = str(len(slots))
         self.assertEqual(said, [[str(r), n, str(step), str(synced[r]), sets] for r in range(len(slots))])
         return step
+
+    def test_worlds_that_the_launcher_breaks_are_not_failures_of_the_ranks(self):
+        job = self.begin(0, 1)
+        self.steps((0, 1), 2, 2)
+        for generation in range(1, 6):
+            job.go((0,), "alone")
+            job.go((1,), "go", 1)
+            job.leader.send("break", generation, f"slot {generation} was replaced")
+            job.ready(f"0 1 {generation}", f"1 1 {generation}")
+            job.form(generation + 1, 0, 1)
+            self.starts((0, 1), 2, (generation + 1, generation + 1), "2,-")
+        seen = "\n".join(job.members[1].seen)
+        self.assertIn("hvd.elastic.run: slot 5 was replaced; restoring the last commit", seen)
+        self.steps((0, 1), 1, 3)
+
+    def test_ranks_that_disagree_end_the_job(self):
+        job = self.begin(0, 1)
+        for generation in (1, 2):
+            job.go((0, 1), "differ")
+            job.ready(f"0 1 {generation}", f"1 1 {generation}")
+            job.form(generation + 1, 0, 1)
+            self.starts((0, 1), 0, (generation + 1, generation + 1), "2,-")
+        job.go((0, 1), "differ")
+        for words in job.each((0, 1), "raised"):
+            self.assertIn(
+                "failed 3 times without a commit between; the last error: Mismatched", " ".join(words)
+            )
+        self.assertEqual([job.members[s].process.wait(PATIENCE) for s in (0, 1)], [1, 1])
+
+    def test_without_its_launcher_a_process_ends(self):
+        job = self.begin(0, 1)
+        job.go((0,), "alone")
+        job.go((1,), "go", 1)
+        job.leader.process.kill()
+        for words in job.each((0, 1), "raised"):
+            self.assertEqual(" ".join(words), "the launcher of this process has gone")
+        self.assertEqual([job.members[s].process.wait(PATIENCE) for s in (0, 1)], [1, 1])

@@ -34,7 +34,6 @@ import copy
 import enum
 import functools
 import logging
-import os
 import pickle
 import queue
 import re
@@ -44,6 +43,7 @@ import time
 
 from _hvd import _native, basics, handles, knobs, objects, pickling
 from _hvd.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from _hvd.process_sets import is_elastic
 
 FAILURES_WITHOUT_COMMIT = 3
 
@@ -57,11 +57,6 @@ class HostUpdateResult(enum.IntFlag):
     removed = 1
     added = 2
     mixed = removed | added
-
-
-def is_elastic():
-    """Whether the launcher of this process chooses the ranks of each world."""
-    return bool(os.environ.get("HVD_ELASTIC"))
 
 
 def hosts_changed():

@@ -19,10 +19,15 @@ from _hvd import _native
 from _hvd.absent import refuse_mpi
 
 _registered = weakref.WeakSet()  # of this world, but the global one
-_added = []  # sets of add_process_set(), in this order, also those that an elastic world is too small for
+_added = []  # of add_process_set(), in order, with those that an elastic world lacks ranks of
 _again = []  # ranks of sets that add_again() has made and the program has not added since
 _log = logging.getLogger("horovod.elastic")
 _no_world = "Horovod has not been initialized; use hvd.init()."
+
+
+def is_elastic():
+    """Whether the launcher of this process chooses the ranks of each world, which may be of another size."""
+    return bool(os.environ.get("HVD_ELASTIC"))
 
 
 def integers(values):
@@ -89,6 +94,12 @@ class ProcessSet:
     def __reduce__(self):
         # A copy (of an optimizer, say) means the same set as long as the world lasts.
         return (_same_set, (self._id, self.ranks))
+
+
+def is_alone(process_set):
+    """Whether this rank has no other one in the set, nor may have in a later world: for what is decided
+    once, as when a graph is built."""
+    return not process_set.included() or (process_set.size() == 1 and not is_elastic())
 
 
 class _GlobalProcessSet(ProcessSet):
@@ -228,7 +239,7 @@ def forget():
 
 def _is_left_out(process_set):
     """Whether this world of an elastic job is too small for the set; logs that."""
-    if not os.environ.get("HVD_ELASTIC") or all(0 <= rank < _native.size() for rank in process_set.ranks):
+    if not is_elastic() or all(0 <= rank < _native.size() for rank in process_set.ranks):
         return False
     _log.warning(
         "%s is left out, because this world of the elastic job has %d ranks", process_set, _native.size()
@@ -284,8 +295,8 @@ def with_signals(function, *args):
 
 
 def _make(process_set):
-    """Adds it to the world. A set of all ranks of an elastic world, which may be larger next time, is set 0."""
-    is_all = os.environ.get("HVD_ELASTIC") and process_set.ranks == global_process_set.ranks
+    """Adds it to the world. A set of all ranks of an elastic world, which may grow, is set 0."""
+    is_all = is_elastic() and process_set.ranks == global_process_set.ranks
     ranks = tuple(process_set.ranks)
     _register(process_set, 0 if is_all else with_signals(_native.set_add, ranks))
 
@@ -303,7 +314,7 @@ def add_process_set(process_set):
         _again.remove(process_set.ranks)
         _register(process_set, {tuple(r): i for i, r in _of_world().items()}[tuple(process_set.ranks)])
         return process_set
-    others = [ranks for i, ranks in _of_world().items() if i or not os.environ.get("HVD_ELASTIC")]
+    others = [ranks for i, ranks in _of_world().items() if i or not is_elastic()]
     if process_set is global_process_set or process_set.ranks in others:
         raise ValueError(f"Attempted to add a duplicate process set: {process_set}")
     if not _is_left_out(process_set):

@@ -306,7 +306,7 @@ def a_rank_may_come_back_later_than_a_start_allows():
 
 
 @check_if(N > 1)  # the only set is that of all
-def process_sets_of_init_are_recreated():
+def process_sets_are_recreated():
     mine, added = hvd.ProcessSet([LAST]), None
     hvd.shutdown()
     hvd.init(process_sets=[mine])
@@ -324,8 +324,12 @@ def process_sets_of_init_are_recreated():
         if R == LAST:
             assert hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=mine).item() == 1
         if added:
-            words = ["not been registered", "hvd.add_process_set()"]
-            expect_error(ValueError, words, hvd.allreduce, torch.ones(1), process_set=added)
+            assert (added.size(), added.included()) == (2, R < 2)
+            assert hvd.add_process_set(added) is added, "a script that adds its sets in each world"
+            expect_error(ValueError, ["duplicate"], hvd.add_process_set, [0, 1])
+            if R < 2:
+                assert hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=added).item() == 2
+        assert hvd.remove_process_set(added) if added else True
 
     train(state)
     hvd.barrier()  # a rank that left at once would fail the other ranks' last commit

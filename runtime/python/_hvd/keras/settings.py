@@ -11,7 +11,7 @@ import sys
 
 from _hvd.basics import Average, Sum
 from _hvd.options import check_predivide, renamed_groups
-from _hvd.process_sets import global_process_set
+from _hvd.process_sets import global_process_set, is_alone
 from _hvd.replica import Guard
 
 
@@ -77,8 +77,9 @@ class Settings:
         return 1 if self.averages_passes else self.passes
 
     def is_alone(self):
-        """Whether there is no other rank to reduce with: one rank, or a set without this rank."""
-        return not self.process_set.included() or self.process_set.size() == 1
+        """Whether there is no other rank to reduce with: one rank that stays alone, or a set without this
+        rank."""
+        return is_alone(self.process_set)
 
 
 def _checked_groups(num_groups, groups):

@@ -29,11 +29,11 @@ import tensorflow as tf
 from _hvd import handles
 from _hvd.basics import Average, Sum, check_reduce_op
 from _hvd.options import check_predivide, named_options, renamed_groups
-from _hvd.process_sets import ProcessSet, global_process_set, process_set_id
+from _hvd.process_sets import ProcessSet, global_process_set, is_alone, process_set_id
 from _hvd.tensorflow import marks
 from _hvd.tensorflow.completion import in_turn
 from _hvd.tensorflow.compression import Compression, has_feedback
-from _hvd.tensorflow.reductions import allreduce, divided, grouped_allreduce
+from _hvd.tensorflow.reductions import allreduce, divided, grouped_allreduce, number_of_ranks
 from _hvd.tensorflow.util import inner_variable
 from _hvd.util import label_of_place, split_list
 
@@ -92,8 +92,8 @@ def reduce_but_local(reduce, grads, sources, local, scale_local_gradients, proce
     reduced = reduce([grads[i] for i in places], [sources[i] for i in places])
     results = dict(zip(places, reduced))
     mine = [i for i in range(len(grads)) if i not in results and grads[i] is not None]
-    if mine and scale_local_gradients and process_set.included() and process_set.size() > 1:
-        size, set_id = process_set.size(), process_set_id(process_set)
+    if mine and scale_local_gradients and not is_alone(process_set):
+        size, set_id = number_of_ranks(process_set), process_set_id(process_set)
         done = marks.marks_of([grads[i] for i in mine])
         scaled = [i for i, of in zip(mine, done) if of is None or of[0] != set_id]
         results.update((i, divided(grads[i], size)) for i in scaled)
@@ -294,8 +294,7 @@ def _make_allreduce_grads_fn(
     def allreduce_grads(grads, vars=None, use_generic_names=False):
         grads = list(grads)
         set_id = process_set_id(process_set)
-        size = process_set.size()
-        if size is None or size == 1 or not process_set.included():
+        if is_alone(process_set):
             return grads
         wanted = grads if is_tape else _but_reduced(grads, vars, name, op, set_id)
         if all(w is None for w in wanted):
@@ -310,7 +309,7 @@ def _make_allreduce_grads_fn(
             gradient_predivide_factor,
             process_set,
             set_id,
-            size,
+            process_set.size(),
             times,
         )
         plan = _plan(groups, wanted, vars)

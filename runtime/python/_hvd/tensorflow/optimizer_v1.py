@@ -26,7 +26,7 @@ import tensorflow as tf
 from _hvd import basics
 from _hvd.basics import Adasum, Average, Sum
 from _hvd.options import named_options
-from _hvd.process_sets import global_process_set, process_set_id
+from _hvd.process_sets import global_process_set, is_alone, process_set_id
 from _hvd.tensorflow import marks
 from _hvd.tensorflow.aggregation import LocalGradientAggregationHelper
 from _hvd.tensorflow.completion import in_turn
@@ -204,7 +204,7 @@ class _DistributedOptimizer(_Wrapper):
         pairs = [(g, v) for g, v in grads_and_vars if g is not None]
         by = marks.marks_of([g for g, _ in pairs])
         rest = [v for (_, v), of in zip(pairs, by) if of is None or of[0] != set_id]
-        if not rest or not self.process_set.included() or self.process_set.size() == 1:
+        if not rest or is_alone(self.process_set):
             return not rest
         name = self._name_of_marks
         if self._op == Sum and name in marks.reducers(v for v in rest if v not in self._local_vars):

@@ -15,8 +15,8 @@ import math
 import tensorflow as tf
 
 from _hvd.basics import Adasum, Average, Sum, check_reduce_op, reduce_op_from
-from _hvd.process_sets import global_process_set, process_set_id
-from _hvd.tensorflow.completion import in_turn
+from _hvd.process_sets import global_process_set, is_elastic, process_set_id
+from _hvd.tensorflow.completion import in_turn, library
 from _hvd.tensorflow.compression import Compression, caster, wire_of
 from _hvd.tensorflow.devices import on_device
 from _hvd.tensorflow.mpi_ops import (
@@ -56,6 +56,13 @@ def _gather_all(tensors, name, place):
     return grouped_allgather(tensors, name=name, **place)
 
 
+def number_of_ranks(process_set):
+    """The size of the set: in a graph of an elastic job, as a tensor that is read when the graph runs."""
+    if is_elastic() and not tf.executing_eagerly():
+        return library.hvd_size(process_set_id=process_set_id(process_set))
+    return process_set.size()
+
+
 def divided(value, size):
     """Returns a tensor or IndexedSlices divided by a number. Integers become floats, as in Horovod."""
     if isinstance(value, tf.IndexedSlices):
@@ -72,7 +79,7 @@ def _reduce_slices(slices, name, op, device_sparse, place):
         values = _gather_all([s.values for s in slices], names[0], place)
         indices = _gather_all([s.indices for s in slices], names[1], place)
         if op == Average:
-            values = [divided(v, place["process_set"].size()) for v in values]
+            values = [divided(v, number_of_ranks(place["process_set"])) for v in values]
     return [tf.IndexedSlices(v, i, dense_shape=s.dense_shape) for v, i, s in zip(values, indices, slices)]
 
 

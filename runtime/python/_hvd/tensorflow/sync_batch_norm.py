@@ -20,7 +20,13 @@ import tensorflow as tf
 from _hvd import basics, handles
 from _hvd.absent import absent_class
 from _hvd.basics import Sum
-from _hvd.process_sets import ProcessSet, global_process_set, process_set_id, registered_with
+from _hvd.process_sets import (
+    ProcessSet,
+    global_process_set,
+    is_elastic,
+    process_set_id,
+    registered_with,
+)
 from _hvd.tensorflow.mpi_ops import _allreduce, allgather
 
 
@@ -103,7 +109,7 @@ def _moments_of_all(x, axes, mask, layer):
         x = tf.cast(x, tf.float32)
     count, mean, squares = _own(x, axes, mask)
     basics.size()  # raises before hvd.init()
-    if process_set.size() == 1 and process_set.rank() == 0:
+    if process_set.size() == 1 and process_set.rank() == 0 and not is_elastic():
         return mean, tf.math.divide_no_nan(squares, count)
     process_set.rank()  # raises outside of the set
     joined = _joined(count, mean, squares, layer)

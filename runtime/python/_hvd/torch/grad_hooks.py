@@ -7,13 +7,13 @@ it is returned as part of the registration.
 """
 
 import gc
-import os
 import threading
 import weakref
 
 import torch
 
 from _hvd import basics
+from _hvd.process_sets import is_elastic
 from _hvd.replica import Guard
 from _hvd.torch.data_parallel import is_possible, refuse_ddp
 from _hvd.torch.parameters import name_in_world, numbered, start_world
@@ -47,9 +47,7 @@ def on_gradient(parameter, function, use_public_hook=HAS_PUBLIC_HOOK):
 
 def is_distributed(process_set):
     """Whether there are other ranks to reduce with, now or in a world that may grow."""
-    if basics.size() == 1 and os.environ.get("HOROVOD_ELASTIC") != "1":
-        return False
-    return bool(process_set.included())
+    return bool(process_set.included()) and (basics.size() > 1 or is_elastic())
 
 
 class Listener:

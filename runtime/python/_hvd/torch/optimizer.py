@@ -24,7 +24,7 @@ import torch
 from _hvd import basics
 from _hvd.basics import Adasum, Average, Sum
 from _hvd.options import check_predivide, named_options, renamed_groups
-from _hvd.process_sets import global_process_set, process_set_id
+from _hvd.process_sets import global_process_set, is_elastic, process_set_id
 from _hvd.torch.adasum import DeltaReducer
 from _hvd.torch.compression import Compression
 from _hvd.torch.parameters import check_groups, names_of
@@ -264,7 +264,7 @@ def DistributedOptimizer(
         "sparse_as_dense": sparse_as_dense,
         "process_set": process_set,
     }
-    if op == Adasum and basics.size() > 1:
+    if op == Adasum and (basics.size() > 1 or is_elastic()):
         if process_set is not global_process_set:
             raise NotImplementedError("Adasum does not support non-global process sets yet.")
         kind = _DistributedAdasumOptimizer
