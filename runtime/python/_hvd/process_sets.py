@@ -19,7 +19,7 @@ from _hvd import _native
 from _hvd.absent import refuse_mpi
 
 _registered = weakref.WeakSet()  # of this world, but the global one
-_added = []  # of add_process_set(), in order, with those that an elastic world lacks ranks of
+_added = []  # of add_process_set(), in order; also those that an elastic world lacks ranks of
 _again = []  # ranks of sets that add_again() has made and the program has not added since
 _log = logging.getLogger("horovod.elastic")
 _no_world = "Horovod has not been initialized; use hvd.init()."
