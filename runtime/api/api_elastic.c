@@ -2,12 +2,7 @@
 /* The exported C API: what the program of an elastic job asks. Stateless. */
 #include "runtime/api/api.h"
 
-#include "runtime/wire/member_message.h"
 #include "runtime/world/membership.h"
-
-_Static_assert(HVD_ELASTIC_REMOVED == MEMBER_CHANGE_REMOVED
-                   && HVD_ELASTIC_ADDED == MEMBER_CHANGE_ADDED,
-               "as launchers send them");
 
 /* NULL: no world, or that of a job that is not elastic. */
 static struct world *elastic_world(void)
@@ -25,8 +20,7 @@ static struct world *elastic_world(void)
 int hvd_elastic_take_change(void)
 {
     struct world *w = elastic_world();
-    uint32_t known = MEMBER_CHANGE_REMOVED | MEMBER_CHANGE_ADDED;
-    int change = w ? (int)(membership_take_change(w->membership) & known) : 0;
+    int change = w ? membership_take_change(w->membership) : 0;
 
     runtime_put(w);
     return change;

@@ -531,7 +531,7 @@ HVD_API int hvd_progress(const struct hvd_progress *progress);
 #define HVD_ELASTIC_REMOVED 1
 #define HVD_ELASTIC_ADDED   2
 /* What the launcher has announced about the next world since the last call: bits of the
- * above, 0 for nothing. The program leaves this world (hvd_shutdown, hvd_init) as soon as
+ * above, 0: none. The program leaves this world (hvd_shutdown, hvd_init) as soon as
  * its state is saved. Ranks may receive it at different times. */
 HVD_API int hvd_elastic_take_change(void);
 /* 1: a rank of this world is in its first world, and lacks the state of the other ranks.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the launcher has said, and who waits for it:
+/* What the launcher has sent, and what waits for it:
  *
  *   thread hvd-member:  FORM   -> form, change = 0     } wakes membership_join,
  *                       BREAK  -> is_broken, why       } ends the watched world
@@ -34,6 +34,11 @@
 #include "runtime/base/thread.h"
 #include "runtime/wire/member_message.h"
 #include "runtime/world/claim.h"
+#include "hvd.h"
+
+_Static_assert((int)HVD_ELASTIC_REMOVED == (int)MEMBER_CHANGE_REMOVED
+                   && (int)HVD_ELASTIC_ADDED == (int)MEMBER_CHANGE_ADDED,
+               "as launchers send them");
 
 static const uint64_t CONNECT_LIMIT_NS = 30 * NS_PER_S; /* the launcher is busy */
 static const uint64_t COMMIT_EVERY_NS = NS_PER_S;
@@ -297,7 +302,7 @@ void membership_unwatch(struct membership *m)
     (void)pthread_mutex_unlock(&m->watch_lock);
 }
 
-uint32_t membership_take_change(struct membership *m)
+int membership_take_change(struct membership *m)
 {
     uint32_t change = 0;
 
@@ -309,7 +314,7 @@ uint32_t membership_take_change(struct membership *m)
         m->change = 0;
     }
     (void)pthread_mutex_unlock(&m->lock);
-    return change;
+    return (int)(change & (HVD_ELASTIC_REMOVED | HVD_ELASTIC_ADDED));
 }
 
 /* --- life --- */

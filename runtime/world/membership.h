@@ -42,8 +42,8 @@ void membership_unwatch(struct membership *m); /* accepts NULL */
 
 /* --- any thread --- */
 
-/* Bits of enum member_change that were received for the last world since the last call. */
-uint32_t membership_take_change(struct membership *m);
+/* As hvd_elastic_take_change. */
+int membership_take_change(struct membership *m);
 /* The members of that world have saved their state. Sends it at most once a second for a
  * world, the first time at once. */
 void membership_commit(struct membership *m, uint32_t generation, uint64_t now_ns);

@@ -135,7 +135,7 @@ class Elastic(unittest.TestCase):
         self.starts((0, 2), 3, (2, 2), "2,-")
         self.steps((0, 2), 3, 6)
 
-        # A replacement: it is announced, and joins with the state of the others.
+        # A replacement: it is announced, and joins with the state of the survivors.
         job.start(1, incarnation=2)
         job.ready("1 2 0")
         job.leader.send("notify", 1, 2)  # of an earlier world

@@ -422,9 +422,9 @@ UNIT_TEST(a_broken_world_ends_the_wait_for_children)
     strbuf_init(&hello, HELLO_MAX);
     control_hello(c, &hello);
     assert_int_equal(pthread_create(&thread, NULL, break_main, c), 0);
-    assert_int_equal(control_join(c, (const uint8_t *)strbuf_str(&hello), hello.n,
-                                  UINT64_MAX, &err),
-                     -ECONNABORTED);
+    assert_int_equal(
+        control_join(c, (const uint8_t *)strbuf_str(&hello), hello.n, UINT64_MAX, &err),
+        -ECONNABORTED);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_string_equal(err.text, why);
     assert_int_equal(control_pump(c, &err), -ECONNABORTED);

@@ -327,7 +327,7 @@ UNIT_TEST(a_rendezvous_that_is_gone_is_left_when_the_world_is_over)
     assert_true(fd_wait(fd, POLLIN, clock_now_ns() + PATIENCE_NS) > 0);
     assert_int_equal(tcp_accept(fd, &conn), 0);
     m.place.rank = m.place.local_rank = 1;
-    fd_close(&fd); /* whoever connects from now on is refused */
+    fd_close(&fd); /* later connections are refused */
     fd_close(&conn);
     leader_send(&e.leader, 1, &m);
     leader_break(&e.leader, 1, "its leader was lost");

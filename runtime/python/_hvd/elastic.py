@@ -15,7 +15,7 @@ In every job: a world whose collectives fail (ranks disagree, a check fails, one
 HorovodInternalError) while every process survives is followed by one of the same ranks.
 
 In an elastic job (horovodrun --min-np) the launcher chooses the ranks of each world. When some are lost,
-the others continue with the next world; lost ranks are replaced, and hosts that come or go are announced
+the survivors continue with the next world; lost ranks are replaced, and hosts that come or go are announced
 (hosts_changed), so that the next commit() ends the function by HostsUpdatedInterrupt. Rank and size may be
 others in each world. A process that is new calls sync() first, so all ranks do when there is one
 (_may_skip_sync). A function that returns ends the run on its rank.

@@ -19,14 +19,14 @@ from _hvd import _native
 from _hvd.absent import refuse_mpi
 
 _registered = weakref.WeakSet()  # of this world, but the global one
-_added = []  # of add_process_set(), in order; also those that an elastic world lacks ranks of
+_added = []  # of add_process_set(), in order, also those whose ranks this world lacks
 _again = []  # ranks of sets that add_again() has made and the program has not added since
 _log = logging.getLogger("horovod.elastic")
 _no_world = "Horovod has not been initialized; use hvd.init()."
 
 
 def is_elastic():
-    """Whether the launcher of this process chooses the ranks of each world, which may be of another size."""
+    """Whether the launcher of this process chooses the ranks of each world, and how many they are."""
     return bool(os.environ.get("HVD_ELASTIC"))
 
 
