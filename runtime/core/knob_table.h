@@ -48,10 +48,10 @@
       "1: the world may change its size", KNOB_NO_ELASTIC)                                    \
     X(HOROVOD_ELASTIC_TIMEOUT, SECONDS, HONOURED, "600", 1, 7 * (uint64_t)KNOB_DAY_MS, "",    \
       "limit on the time until all ranks are connected again after a failure in "             \
-      "hvd.elastic.run", "")                                                                  \
+      "hvd.elastic.run; none in an elastic job, whose launcher has the limit", "")            \
     X(HVD_ELASTIC_FAILURES, NUMBER, HONOURED, "100", 1, 1000000, "",                          \
       "failures after which hvd.elastic.run gives up; it always gives up after three "        \
-      "without a commit in between", "")                                                      \
+      "without a commit in between; in an elastic job losses do not count", "")               \
     X(HVD_PIN_GPU, BOOL, HONOURED, "1", 0, 1, "",                                             \
       "1: hvd.init() of the TensorFlow binding makes only the local rank's GPU visible, if "  \
       "several are and the program has chosen none", "")                                      \
