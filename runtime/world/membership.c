@@ -48,14 +48,13 @@ static const char GONE[] = "the launcher of this process has gone";
 struct membership {
     int fd, claim_fd;
     struct member_address address;
-    pthread_t thread;
-    bool has_thread;
     _Atomic bool
         is_forked;         /* this process is a child: only the parent has the thread */
     _Atomic uint32_t last; /* what membership_join returned; written by its thread */
     pthread_mutex_t lock;  /* leaf */
     pthread_cond_t changed;     /* lock */
     struct member_message form; /* lock, as all below; generation 0: none yet */
+    bool has_thread;            /* until it has ended; it is detached */
     bool is_broken;             /* the world of form is */
     char why[MEMBER_WHY_BYTES];
     char gone[MEMBER_WHY_BYTES]; /* "": the launcher is there */
@@ -166,6 +165,10 @@ static void *membership_main(void *arg)
         (void)pthread_mutex_unlock(&m->lock);
         membership_end_watched(m);
     }
+    (void)pthread_mutex_lock(&m->lock);
+    m->has_thread = false;
+    (void)pthread_cond_broadcast(&m->changed);
+    (void)pthread_mutex_unlock(&m->lock);
     return NULL;
 }
 
@@ -347,6 +350,22 @@ static int membership_connect(struct membership *m, struct err *err)
     return membership_check_peer(m->fd, err);
 }
 
+/* Detached: a process keeps it until it ends. */
+static int membership_start(struct membership *m, struct err *err)
+{
+    pthread_t thread;
+    int rc;
+
+    m->has_thread = true;
+    rc = thread_start(&thread, membership_main, m);
+    if (rc == 0) {
+        (void)pthread_detach(thread);
+        return 0;
+    }
+    m->has_thread = false;
+    return err_errno(err, rc, "cannot start the membership thread");
+}
+
 int membership_open(const char *text,
                     const char *job_id,
                     struct membership **ret,
@@ -366,12 +385,7 @@ int membership_open(const char *text,
         rc = claim_slot(job_id, text, &m->claim_fd, err);
     if (rc == 0)
         rc = membership_connect(m, err);
-    if (rc == 0) {
-        int failed = thread_start(&m->thread, membership_main, m);
-
-        m->has_thread = failed == 0;
-        rc = failed ? err_errno(err, failed, "cannot start the membership thread") : 0;
-    }
+    rc = rc < 0 ? rc : membership_start(m, err);
     if (rc < 0)
         membership_close(m);
     else
@@ -383,10 +397,12 @@ void membership_close(struct membership *m)
 {
     if (!m)
         return;
-    if (m->has_thread) {
+    if (m->fd >= 0)
         (void)shutdown(m->fd, SHUT_RDWR); /* the thread finds its end */
-        (void)pthread_join(m->thread, NULL);
-    }
+    (void)pthread_mutex_lock(&m->lock);
+    while (m->has_thread)
+        (void)pthread_cond_wait(&m->changed, &m->lock);
+    (void)pthread_mutex_unlock(&m->lock);
     fd_close(&m->fd);
     claim_drop(&m->claim_fd);
     (void)pthread_cond_destroy(&m->changed);

@@ -239,6 +239,9 @@ UNIT_TEST(break_ends_the_world_it_names)
     assert_int_equal(membership_check(j.m, &j.err), -ECANCELED);
     assert_string_equal(j.err.text, "world 2 is over");
     say(&j, MEMBER_BREAK, 2);
+    form(&j, 2, 1); /* the same again does not repair it */
+    flush(&j);
+    assert_int_equal(membership_check(j.m, NULL), -ECANCELED);
     join_world(&j, 3, 2);
     assert_int_equal(atomic_load(&e.n), 1); /* it is no longer watched */
     job_close(&j);
@@ -270,7 +273,7 @@ UNIT_TEST(a_world_that_is_not_watched_is_not_ended)
     membership_unwatch(j.m);
     say(&j, MEMBER_BREAK, 1);
     flush(&j);
-    membership_close(j.m); /* joins the thread */
+    membership_close(j.m); /* waits for the thread */
     j.m = NULL;
     assert_int_equal(atomic_load(&e.n), 0);
     job_close(&j);
