@@ -356,6 +356,13 @@ static void local_ranks_drain(struct local_ranks *l)
     local_ranks_apply_event(l, JOB_ALL_EXITED, 0);
 }
 
+/* No rank runs, and none will be started. */
+static bool local_ranks_is_idle(const struct local_ranks *l)
+{
+    return !l->n_running && l->job.state != JOB_ENDED
+           && (!l->c.is_elastic || l->job.state != JOB_RUNNING);
+}
+
 void local_ranks_step(struct local_ranks *l,
                       struct pollfd *fds,
                       nfds_t n,
@@ -372,6 +379,8 @@ void local_ranks_step(struct local_ranks *l,
     deadline_ns = output_due_ns(&l->output, deadline_ns);
     if (l->is_draining && l->drain_deadline_ns < deadline_ns)
         deadline_ns = l->drain_deadline_ns;
+    if (local_ranks_is_idle(l) && !l->is_draining)
+        deadline_ns = 0; /* stopped when no rank ran: no event follows */
     int ready = poll(l->fds, n_all + n_output, clock_left_ms(deadline_ns));
     if (ready <= 0)
         for (nfds_t i = 0; i < n_all + n_output; i++)
@@ -382,8 +391,7 @@ void local_ranks_step(struct local_ranks *l,
     local_ranks_serve_signals(l);
     if (clock_now_ns() >= l->job.deadline_ns)
         local_ranks_apply_event(l, JOB_DEADLINE, 0);
-    if (!l->n_running && l->job.state != JOB_ENDED
-        && (!l->c.is_elastic || l->job.state != JOB_RUNNING))
+    if (local_ranks_is_idle(l))
         local_ranks_drain(l);
 }
 
