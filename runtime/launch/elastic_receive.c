@@ -67,6 +67,8 @@ run_take_process(struct elastic_run *r, const struct frame *f, struct err *err)
         elastic_lead_take_message(&r->lead, p.slot, p.incarnation, b.p, b.left);
         return 0;
     }
+    if (r->is_over || r->forwarded_signal)
+        return 0; /* it was stopped: that is not why the job ends */
     report = mem_alloc(sizeof(*report));
     rc = report ? report_read(b.p, b.left, report, err)
                 : err_set(err, -ENOMEM, "out of memory for a failure report");
