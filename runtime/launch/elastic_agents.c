@@ -4,6 +4,7 @@
  * Called by elastic_job.c. */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
@@ -65,18 +66,17 @@ void run_on_lost(void *arg, struct link *l)
     struct elastic_run *r = arg;
     const uint32_t host = l->first;
     const struct remote_host range = run_slots_of(r, host);
+    const uint64_t now_ns = clock_now_ns();
     struct elastic_host *v = &r->hosts.v[host];
 
     if (!v->is_connected)
         return;
     remote_output_end(&r->output, &range);
-    elastic_hosts_lose(&r->hosts, host, clock_now_ns());
+    elastic_hosts_lose(&r->hosts, host, now_ns);
     if (r->is_over || r->forwarded_signal)
         return;
     log_warn("a host is lost", "host=%s cause=\"%s\" retry_s=%llu", v->name, l->why,
-             v->slots > 0
-                 ? (unsigned long long)((v->retry_ns - clock_now_ns()) / NS_PER_S)
-                 : 0);
+             (unsigned long long)(v->slots > 0 ? (v->retry_ns - now_ns) / NS_PER_S : 0));
     elastic_lead_lose_worker(&r->lead, host, l->why);
 }
 
@@ -114,10 +114,14 @@ void run_discover(struct elastic_run *r)
 
     hostlist_init(&list);
     rc = discovery_watch_serve(&r->discovery, clock_now_ns(), &list, &err);
-    if (rc < 0)
+    if (rc < 0 && strcmp(err.text, r->script_err.text) != 0) { /* each second the same */
         log_warn("the host list stays as it is", "cause=\"%s\"", err.text);
-    if (rc > 0)
+        r->script_err = err;
+    }
+    if (rc > 0) {
+        r->script_err = (struct err)ERR_INIT;
         run_apply_list(r, &list);
+    }
     hostlist_release(&list);
 }
 

@@ -103,6 +103,7 @@ void elastic_lead_take_exit(struct elastic_lead *l,
                             struct report *r)
 {
     const struct elastic_slot *s = slot < l->e.n_slots ? &l->e.slots[slot] : NULL;
+    const uint64_t now_ns = clock_now_ns();
     char sentence[480];
     uint64_t cause;
 
@@ -127,7 +128,11 @@ void elastic_lead_take_exit(struct elastic_lead *l,
                  s->state == SLOT_MEMBER ? l->e.generation : 0, sentence);
     if (s->state == SLOT_MEMBER)
         lead_fail_server(l, sentence);
-    elastic_take_failure(&l->e, slot, incarnation, cause, clock_now_ns());
+    elastic_take_failure(&l->e, slot, incarnation, cause, now_ns);
+    if (s->state == SLOT_EXCLUDED)
+        log_warn("a slot is excluded after the same failure again",
+                 "slot=%u host=%s for_s=%llu", slot, lead_name_of(l, slot),
+                 (unsigned long long)((s->until_ns - now_ns) / NS_PER_S));
 }
 
 void elastic_lead_lose_worker(struct elastic_lead *l, uint32_t worker, const char *why)

@@ -32,6 +32,7 @@ struct elastic_run {
     struct report *failure; /* has_failed: that ends the job whatever the lead says */
     int forwarded_signal;
     bool has_warned_room;
+    struct err script_err; /* the last warning about the discovery script */
 };
 
 /* A failure that ends the job whatever the lead says. */
