@@ -1,0 +1,447 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""horovodrun of elastic jobs: worlds, losses, limits, hosts. TAP. The processes do what the test says.
+
+usage: elastic_test.py [PART OF A NAME ...]
+"""
+
+import os
+import signal
+import socket
+import sys
+
+from elastic_job import ADDED, REMOVED, Job, form, formed, ready_message
+from launched import executable, start
+from tap import Skip, has, is_alive, main, same, wait_until, write
+
+
+def places(*worlds):
+    return [(w.rank, w.size, w.n_new) for w in worlds]
+
+
+def test_the_first_world_forms_at_np_and_grows_at_a_commit(folder):
+    job = Job(folder, "-np", "2", "--min-np", "1", "-H", "localhost:3")
+    a, b, c = (job.member(i) for i in range(3))
+    worlds = form(b, a)
+    same(places(*worlds), [(1, 2, 2), (0, 2, 2)])
+    same((worlds[0].generation, worlds[0].local_rank, worlds[0].local_size), (1, 1, 2))
+    c.ready()
+    same([m.notified() for m in (a, b)], [ADDED, ADDED])
+    a.ready()
+    b.ready()
+    same(places(*formed(a, b, c)), [(0, 3, 1), (1, 3, 1), (2, 3, 1)])
+    for m in a, b, c:
+        m.do("os._exit(0)")
+    job.end(0)
+
+
+def test_survivors_of_a_kill_form_a_world_and_its_successor_joins(folder):
+    job = Job(folder, "-np", "3", "--min-np", "2", "-H", "localhost:3")
+    a, b, c = job.world(0, 1, 2)
+    b.kill()
+    for m in a, c:
+        has(m.broken(), "rank 1 on localhost was killed by signal 9")
+    worlds = form(c, a)
+    same(places(*worlds), [(1, 2, 0), (0, 2, 0)])
+    same(worlds[0].generation, 2)
+    successor = job.member(1, 2)
+    successor.ready()
+    same([m.notified() for m in (a, c)], [ADDED, ADDED])
+    a.ready()
+    c.ready()
+    # who has a rank keeps it
+    same(places(*formed(a, c, successor)), [(0, 3, 1), (1, 3, 1), (2, 3, 1)])
+    for m in a, c, successor:
+        m.do("os._exit(0)")
+    job.end(0)
+
+
+def test_rank_0_is_the_oldest_survivor(folder):
+    job = Job(folder, "-np", "2", "--min-np", "1", "-H", "localhost:2")
+    a, b = job.world(0, 1)
+    a.kill()
+    b.broken()
+    same(places(*form(b)), [(0, 1, 0)])
+    new = job.member(0, 2)
+    new.ready()
+    b.notified()
+    b.ready()
+    same(places(*formed(b, new)), [(0, 2, 1), (1, 2, 1)])
+    b.do("os._exit(0)")
+    new.do("os._exit(0)")
+    job.end(0)
+
+
+def test_a_job_of_fixed_size_waits_for_the_successor(folder):
+    job = Job(folder, "-np", "2", "--min-np", "2", "-H", "localhost:2")
+    a, b = job.world(0, 1)
+    b.kill()
+    a.broken()
+    a.ready()
+    b = job.member(1, 2)
+    b.ready()
+    same(places(*formed(a, b)), [(0, 2, 1), (1, 2, 1)])
+    a.kill()
+    job.gone(a)
+    job.run.signal(signal.SIGTERM)
+    job.end(143)
+
+
+def test_children_of_a_killed_process_die_with_it(folder):
+    job = Job(folder, "-np", "2", "--min-np", "1", "-H", "localhost:2")
+    a, b = job.world(0, 1)
+    b.does("child = os.fork()\nwhile child == 0: signal.pause()\ntest.send(str(child).encode())")
+    child = int(b.words[0])
+    b.kill()
+    job.member(1, 2)
+    wait_until("the child has ended", lambda: not is_alive(child))
+    assert is_alive(a.pid)
+    job.run.signal(signal.SIGTERM)
+    job.end(143)
+
+
+def test_the_same_failure_in_a_slot_ends_the_job_at_the_third_time(folder):
+    job = Job(folder, "-np", "1", "--min-np", "1", "-H", "localhost:1")
+    for incarnation in 1, 2, 3:
+        m = job.member(0, incarnation)
+        form(m)
+        m.fails(f"step {incarnation}: loss is NaN")
+    err = job.end(3)
+    has(err, "the same failure 3 times, without a commit in between")
+    has(err, "step 3: loss is NaN")
+
+
+def test_the_same_failure_of_three_worlds_ends_the_job(folder):
+    job = Job(folder, "-np", "2", "--min-np", "2", "--max-np", "2", "-H", "localhost:3")
+    a, b = job.world(0, 1)
+    b.fails()
+    a.broken()
+    b = job.member(1, 2)
+    form(a, b)
+    b.fails()  # this slot is excluded now, another one comes in
+    a.broken()
+    c = job.member(2)
+    form(a, c)
+    c.fails()
+    has(job.end(3), "the same failure 3 times, without a commit in between")
+
+
+def test_a_commit_in_between_is_progress(folder):
+    job = Job(folder, "-np", "1", "--min-np", "1", "-H", "localhost:1")
+    for incarnation in range(1, 6):
+        m = job.member(0, incarnation)
+        form(m)
+        m.commit()
+        m.fails()
+    m = job.member(0, 6)
+    form(m)
+    m.do("os._exit(0)")
+    job.end(0)
+
+
+def test_a_slot_that_fails_twice_is_excluded_for_a_time_that_ends(folder):
+    job = Job(
+        folder, "-np", "2", "--min-np", "1", "-H", "localhost:2", "--blacklist-cooldown-range", "1", "2"
+    )
+    a, b = job.world(0, 1)
+    for incarnation in 1, 2:
+        b = job.member(1, incarnation)
+        if incarnation > 1:
+            b.ready()
+            a.notified()
+            a.ready()
+            formed(a, b)
+        a.commit()
+        b.fails()
+        a.broken()
+        same(places(*form(a)), [(0, 1, 0)])
+    job.said("a slot is excluded after the same failure again")
+    has(job.run.err, "slot=1 host=localhost")
+    b = job.member(1, 3)
+    b.ready()
+    same(a.notified(), ADDED)
+    same(job.run.err.count("a slot is excluded after the same failure again"), 1)
+    a.do("os._exit(0)")
+    job.end(0)
+
+
+def test_reset_limit(folder):
+    job = Job(folder, "-np", "2", "--min-np", "1", "-H", "localhost:2", "--reset-limit", "1")
+    a, b = job.world(0, 1)
+    b.kill()
+    a.broken()
+    form(a)
+    a.kill()
+    job.member(0, 2).ready(is_last=True)
+    err = job.end(137)
+    has(err, "the world was reset 1 times, the limit is 1")
+    has(err, "rank 0 on localhost was killed by signal 9")
+
+
+def test_a_job_that_cannot_start_says_what_it_waited_for(folder):
+    job = Job(folder, "-np", "2", "--min-np", "2", "-H", "localhost:2", "--elastic-timeout", "2")
+    a, _ = job.member(0), job.member(1)
+    a.ready()
+    has(job.end(125), "1 of at least 2 ranks are ready, 1 start")
+
+
+def test_a_job_below_its_minimum_ends_after_a_time(folder):
+    job = Job(folder, "-np", "2", "--min-np", "2", "-H", "localhost:2", "--elastic-timeout", "2")
+    a, b = job.world(0, 1)
+    b.kill()
+    a.broken()
+    a.ready()
+    err = job.end(137)
+    has(err, "rank 1 on localhost was killed by signal 9")
+    has(err, "1 of at least 2 ranks are ready, 1 start")
+
+
+def test_a_member_that_does_not_leave_a_broken_world_is_stopped(folder):
+    job = Job(folder, "-np", "2", "--min-np", "2", "-H", "localhost:2", "--elastic-timeout", "4")
+    a, b = job.world(0, 1)
+    b.kill()
+    a.broken()
+    job.gone(a)  # after half of that time
+    form(job.member(0, 2), job.member(1, 2))
+    job.run.signal(signal.SIGINT)
+    job.end(130)
+
+
+def test_success_ends_the_job_and_stops_those_outside_the_world(folder):
+    job = Job(folder, "-np", "2", "--min-np", "1", "-H", "localhost:3")
+    a, b = job.world(0, 1)
+    c = job.member(2)
+    c.does("signal.signal(signal.SIGTERM, lambda *_: (test.send(b'SIGTERM'), os._exit(0)))")
+    a.do("os._exit(0)")
+    c.heard("SIGTERM")
+    assert is_alive(b.pid)
+    b.do("os._exit(0)")
+    job.end(0, 4)  # before the time after which what does not end is killed
+
+
+def test_a_failure_after_success_is_the_result(folder):
+    job = Job(folder, "-np", "2", "--min-np", "1", "-H", "localhost:3")
+    a, b = job.world(0, 1)
+    c = job.member(2)
+    a.do("os._exit(0)")
+    job.gone(c)  # horovodrun knows
+    b.fails("cannot save", 5)
+    err = job.end(5)
+    has(err, "a rank failed after another one had ended with success")
+    has(err, "cannot save")
+
+
+def test_stop_signals_reach_all_processes(folder):
+    for number in signal.SIGINT, signal.SIGTERM:
+        where = f"{folder}/{number}"
+        os.mkdir(where)
+        job = Job(where, "-np", "2", "--min-np", "1", "-H", "localhost:3")
+        members = [*job.world(0, 1), job.member(2)]
+        for m in members:
+            m.does(f"signal.signal({number}, lambda *_: (test.send(b'caught'), os._exit(0)))")
+        job.run.signal(number)
+        for m in members:
+            m.heard("caught")
+        same(job.end(128 + number), f"horovodrun: stopped by {signal.Signals(number).name}\n")
+
+
+def test_usr1_reaches_the_processes_and_stops_nothing(folder):
+    job = Job(folder, "-np", "2", "--min-np", "1", "-H", "localhost:2")
+    members = job.world(0, 1)
+    for m in members:
+        m.does("signal.signal(signal.SIGUSR1, lambda *_: test.send(b'caught'))")
+    job.run.signal(signal.SIGUSR1)
+    for m in members:
+        m.heard("caught")
+        m.do("os._exit(0)")
+    job.end(0)
+
+
+def test_a_killed_horovodrun_leaves_nothing(folder):
+    job = Job(folder, "-np", "2", "--min-np", "1", "-H", "localhost:3")
+    members = [*job.world(0, 1), job.member(2)]
+    job.run.signal(signal.SIGKILL)
+    same(job.run.end(), 137)
+    wait_until("all have ended", lambda: not any(is_alive(m.pid) for m in members))
+    job.nothing_is_left()
+
+
+def test_a_command_that_cannot_run_ends_the_job_at_once(folder):
+    plain = f"{folder}/plain"
+    write(plain, "text\n")
+    for command, code in ("no-such-command", 127), (plain, 126):
+        run = start(folder, "-np", "2", "--min-np", "1", "-H", "localhost:2", command)
+        same(run.end(), code, run.err)
+        has(run.err, command)
+
+
+def test_output_has_the_rank_of_the_present_world(folder):
+    job = Job(folder, "-np", "3", "--min-np", "1", "-H", "localhost:3")
+    a, b, c = job.world(0, 1, 2)
+    same([m.says(f"first {m.slot}") for m in (a, b, c)], [f"[{i}]<stdout>:first {i}" for i in range(3)])
+    a.kill()
+    for m in b, c:
+        m.broken()
+    ranks = [w.rank for w in form(b, c)]
+    same(sorted(ranks), [0, 1])
+    same(
+        [m.says(f"second {m.slot}") for m in (b, c)],
+        [f"[{r}]<stdout>:second {s}" for r, s in zip(ranks, (1, 2))],
+    )
+    b.do("os._exit(0)")
+    c.do("os._exit(0)")
+    job.end(0)
+
+
+def answer(name, packet):
+    """What a process gets that connects where the launcher listens and sends this first; empty: it is disconnected."""
+    stranger = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    stranger.settimeout(60)
+    stranger.connect("\0" + name)
+    try:
+        stranger.send(packet)
+        return stranger.recv(4096)
+    except (BrokenPipeError, ConnectionResetError):
+        return b""
+
+
+def test_strangers_are_disconnected(folder):
+    job = Job(folder, "-np", "2", "--min-np", "1", "-H", "localhost:2")
+    a, b = job.world(0, 1)
+    first = ready_message(0, 1, 0)
+    for packet in (
+        ready_message(0, 2, 0), ready_message(2, 1, 0), ready_message(2**32 - 1, 1, 0), ready_message(0, 0, 0),
+        first[:-1], first + b"x", b"\x02" + bytes(4), b"\x03" + bytes(60), b"\x09", bytes(4000),
+    ):  # fmt: skip
+        same(answer(a.door, packet), b"", f"answer to {packet[:20]}")
+    b.kill()  # the members have kept their connections
+    a.broken()
+    form(a)
+    a.do("os._exit(0)")
+    job.end(0)
+
+
+def test_another_user_is_disconnected(folder):
+    if os.geteuid() != 0:
+        raise Skip("needs root to become another user")
+    job = Job(folder, "-np", "2", "--min-np", "1", "-H", "localhost:2")
+    a, b = job.world(0, 1)
+    child = os.fork()
+    if child == 0:
+        os.setuid(65534)
+        os._exit(answer(a.door, ready_message(0, 1, 1)) != b"")
+    same(os.waitpid(child, 0)[1], 0, "it was not disconnected")
+    b.kill()
+    a.broken()
+    form(a)
+    a.do("os._exit(0)")
+    job.end(0)
+
+
+def test_the_agent_of_a_host_is_killed_and_comes_back(folder):
+    job = Job(folder, "-np", "4", "--min-np", "2", "-H", "localhost:2,127.0.0.2:2")
+    members = job.world(0, 1, 2, 3)
+    kept, lost = members[:2], members[2:]
+    agents = [m.parent for m in members]
+    assert agents[0] == agents[1] != agents[2] == agents[3], agents
+    os.kill(agents[2], signal.SIGKILL)
+    for m in kept:
+        has(m.broken(), "host 127.0.0.2 was lost")
+    same(places(*form(*kept)), [(0, 2, 0), (1, 2, 0)])
+    wait_until("its processes have ended", lambda: not any(is_alive(m.pid) for m in lost))
+    has(
+        job.run.err,
+        'a host is lost host=127.0.0.2 cause="its agent exited or the connection broke" retry_s=1',
+    )
+    new = [job.member(2, 2), job.member(3, 2)]
+    new[0].ready()
+    same([m.notified() for m in kept], [ADDED, ADDED])
+    new[1].ready()
+    new[1].settles()  # its agent is not that of the others
+    for m in kept:
+        m.ready()
+    formed(*kept, *new)
+    for m in kept + new:
+        m.do("os._exit(0)")
+    job.end(0)
+
+
+def script(folder, body="cat {0}/hosts"):
+    write(f"{folder}/hosts", "localhost:2\n")
+    return executable(f"{folder}/discover", f"#!/bin/sh\n{body.format(folder)}\n")
+
+
+def hosts(folder, text):
+    """The script's output from now on; never half of it."""
+    write(f"{folder}/hosts.new", text)
+    os.rename(f"{folder}/hosts.new", f"{folder}/hosts")
+
+
+def test_discovery_grows_and_shrinks_the_job(folder):
+    job = Job(
+        folder, "-np", "2", "--min-np", "1", "--max-np", "4", "--host-discovery-script", script(folder)
+    )
+    a, b = job.world(0, 1)
+    hosts(folder, "localhost:4\n")
+    c, d = job.member(2), job.member(3)
+    c.ready()
+    same([m.notified() for m in (a, b)], [ADDED, ADDED])
+    d.ready()
+    a.ready()
+    b.ready()
+    formed(a, b, c, d)
+    hosts(folder, "localhost:1\n")
+    for m in a, b, c, d:
+        same(m.notified(), REMOVED)
+        m.ready(is_last=m is not a)
+    same(places(a.formed()), [(0, 1, 0)])
+    job.gone(b, c, d)
+    hosts(folder, "localhost:3\n")
+    b, c = job.member(1, 2), job.member(2, 2)
+    b.ready()
+    same(a.notified(), ADDED)
+    c.ready()
+    a.ready()
+    same(places(*formed(a, b, c)), [(0, 3, 2), (1, 3, 2), (2, 3, 2)])
+    for m in a, b, c:
+        m.do("os._exit(0)")
+    job.end(0)
+
+
+def test_a_discovery_script_that_fails_later_changes_nothing(folder):
+    body = "[ ! -e {0}/broken ] || exit 7; cat {0}/hosts"
+    job = Job(folder, "-np", "2", "--min-np", "1", "--host-discovery-script", script(folder, body))
+    a, b = job.world(0, 1)
+    write(f"{folder}/broken", "")
+    job.said("the host list stays as it is")
+    has(job.run.err, "exited with code 7")
+    b.kill()
+    a.broken()
+    form(a)
+    os.remove(f"{folder}/broken")
+    hosts(folder, "localhost:3\n")
+    job.member(2)
+    a.do("os._exit(0)")
+    same(job.end(0).count("the host list stays as it is"), 1)
+
+
+def test_a_discovery_script_that_hangs_does_not_hold_up_the_job(folder):
+    body = "[ ! -e {0}/hang ] || {{ echo $$ > {0}/pid; exec sleep 1000; }}; cat {0}/hosts"
+    job = Job(folder, "-np", "2", "--min-np", "1", "--host-discovery-script", script(folder, body))
+    a, b = job.world(0, 1)
+    write(f"{folder}/hang", "")
+    job.until("it hangs", lambda: os.path.exists(f"{folder}/pid") and os.path.getsize(f"{folder}/pid"))
+    with open(f"{folder}/pid", encoding="ascii") as f:
+        pid = int(f.read())
+    assert is_alive(pid)
+    b.kill()
+    a.broken()
+    form(a)
+    a.do("os._exit(0)")
+    job.end(0)
+    wait_until("the script has ended", lambda: not is_alive(pid))
+
+
+if __name__ == "__main__":
+    sys.dont_write_bytecode = True
+    main(globals())
