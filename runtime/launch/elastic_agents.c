@@ -89,9 +89,25 @@ void run_offer_slots(struct elastic_run *r, uint32_t host)
         elastic_offer_slots(&r->lead.e, host, v->slots);
 }
 
+/* The spares are as many slots of the list as --spares says. */
+static void run_set_max(struct elastic_run *r, const struct hostlist *list)
+{
+    const struct elastic_options *o = r->c->options;
+    const uint64_t slots = hostlist_slots(list);
+    uint64_t max = slots > o->spares ? slots - o->spares : 0;
+
+    if (o->spares == 0)
+        return; /* as many as there are, or --max-np */
+    if (o->max > 0 && max > o->max)
+        max = o->max;
+    elastic_set_max(&r->lead.e, max < WORLD_MAX_RANKS ? (uint32_t)max : WORLD_MAX_RANKS);
+}
+
 void run_apply_list(struct elastic_run *r, const struct hostlist *list)
 {
     uint32_t n_left = elastic_hosts_apply(&r->hosts, list);
+
+    run_set_max(r, list);
 
     if (n_left > 0 && !r->has_warned_room)
         log_warn("hosts are not used, there are too many", "hosts=%u limit=%u", n_left,

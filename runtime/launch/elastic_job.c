@@ -22,6 +22,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
+#include "runtime/launch/core/elastic_slots.h"
 #include "runtime/launch/elastic_run.h"
 #include "runtime/launch/errand_make.h"
 #include "runtime/launch/session.h"
@@ -34,9 +35,12 @@
 /* A host list that may change has room for further hosts and slots. */
 #define ROOM_HOSTS     64
 #define ROOM_SLOTS     8
+#define ROOM_ALL       65536 /* slots, as core/elastic.c */
 /* A member of a broken world is stopped if it has not reported then: it may write a
  * checkpoint, or evaluate, before its next collective fails. */
 #define LEAVE_MAX_NS   (300 * NS_PER_S)
+/* Processes that are late for the first world, once --min-np others are ready. */
+#define FIRST_NS       (30 * NS_PER_S)
 
 /* --- what the lead sends ---------------------------------------------------------- */
 
@@ -158,10 +162,33 @@ static void run_take_signals(struct elastic_run *r)
     }
 }
 
+/* The first world starts smaller if processes are late. Returns when to come again. */
+static uint64_t run_start_smaller(struct elastic_run *r)
+{
+    struct elastic *e = &r->lead.e;
+    struct err err = ERR_INIT;
+    const uint32_t n_ready = elastic_count(e, SLOT_READY);
+
+    if (e->generation > 0 || e->config.start_ranks == e->config.min_ranks
+        || n_ready < e->config.min_ranks) {
+        r->enough_ns = 0;
+        return UINT64_MAX;
+    }
+    if (r->enough_ns == 0)
+        r->enough_ns = clock_now_ns();
+    if (clock_now_ns() < r->enough_ns + FIRST_NS)
+        return r->enough_ns + FIRST_NS;
+    log_warn("the job starts with fewer processes, others are late",
+             "ready=%u np=%u min_np=%u", n_ready, e->config.start_ranks,
+             e->config.min_ranks);
+    (void)elastic_resize(e, e->config.min_ranks, e->config.max_ranks, &err); /* valid */
+    return UINT64_MAX;
+}
+
 /* Returns when to come again. */
 static uint64_t run_decide(struct elastic_run *r)
 {
-    uint64_t next_ns;
+    uint64_t next_ns, smaller_ns;
 
     if (r->is_over)
         return r->end_deadline_ns;
@@ -173,7 +200,8 @@ static uint64_t run_decide(struct elastic_run *r)
     run_connect_due(r);
     if (r->lead.e.is_adopting && elastic_hosts_are_ready(&r->hosts))
         elastic_end_take_over(&r->lead.e, clock_now_ns());
-    next_ns = elastic_lead_step(&r->lead);
+    smaller_ns = run_start_smaller(r);
+    next_ns = earlier_ns(elastic_lead_step(&r->lead), smaller_ns);
     if (elastic_lead_has_ended(&r->lead))
         run_enter_end(r, r->lead.e.has_ended_well ? ERRAND_FINISH : ERRAND_STOP);
     return earlier_ns(next_ns, elastic_hosts_next_ns(&r->hosts));
@@ -236,6 +264,7 @@ static void run_set_policy(const struct elastic_run *r, struct elastic_config *r
                                    .start_ranks = o->start,
                                    .min_ranks = o->min,
                                    .max_ranks = o->max,
+                                   .n_spares = o->spares,
                                    .reset_limit = o->reset_limit,
                                    .wait_ns = wait_ns,
                                    .exclude_ns = o->exclude_ns,
@@ -243,6 +272,24 @@ static void run_set_policy(const struct elastic_run *r, struct elastic_config *r
     if (ret->max_ranks == 0)
         ret->max_ranks = all > o->start ? all : o->start;
     ret->leave_ns = wait_ns / 2 < LEAVE_MAX_NS ? wait_ns / 2 : LEAVE_MAX_NS;
+}
+
+/* How many hosts a list that may change can have: as many as --max-np and --spares need
+ * if each has only the slots of the smallest one, and some more. */
+static uint32_t run_room(const struct elastic_run *r, uint32_t slots)
+{
+    const struct hostlist *list = r->c->job->hosts;
+    const struct elastic_options *o = r->c->options;
+    uint32_t fewest = list->n ? list->v[0].slots : r->c->slots_per_host;
+    uint64_t n = 2 * (uint64_t)list->n;
+
+    for (size_t i = 0; i < list->n; i++)
+        if (list->v[i].slots < fewest)
+            fewest = list->v[i].slots;
+    fewest = fewest > 0 ? fewest : 1;
+    if (n < ((uint64_t)o->max + o->spares) / fewest + ROOM_HOSTS)
+        n = ((uint64_t)o->max + o->spares) / fewest + ROOM_HOSTS;
+    return n < ROOM_ALL / slots ? (uint32_t)n : ROOM_ALL / slots;
 }
 
 static int run_open_hosts(struct elastic_run *r, struct err *err)
@@ -255,8 +302,8 @@ static int run_open_hosts(struct elastic_run *r, struct err *err)
         if (list->v[i].slots > slots)
             slots = list->v[i].slots;
     if (r->c->discovery) {
-        n = 2 * n > ROOM_HOSTS ? 2 * n : ROOM_HOSTS;
         slots = slots > ROOM_SLOTS ? slots : ROOM_SLOTS;
+        n = run_room(r, slots);
     }
     rc = elastic_hosts_init(&r->hosts, n, slots, err);
     if (rc < 0)

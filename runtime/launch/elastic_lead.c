@@ -322,6 +322,8 @@ void elastic_lead_fill_end(const struct elastic_lead *l, struct report *ret)
     ret->f.rank = ret->blames = -1;
     ret->f.exit_code = 125;
     ret->f.at_wall_us = clock_wall_us();
+    if (l->e.generation == 0 && !l->failure.code)
+        ret->f.exit_code = FAILURE_LATE;
     if (l->has_cause)
         *ret = *l->cause;
     (void)snprintf(own, sizeof(own), "%s", ret->f.why);

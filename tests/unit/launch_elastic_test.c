@@ -281,6 +281,21 @@ UNIT_TEST(a_job_is_resized_at_a_commit)
     assert_int_equal(e.config.max_ranks, 3);
 }
 
+UNIT_TEST(the_size_that_a_list_allows_is_never_less_than_the_job_needs)
+{
+    job_runs(4, 1, 2, 4);
+    elastic_set_max(&e, 3);
+    leader_does("notify removed");
+    members_report();
+    leader_does("form 2: 0 1 2, stop 3");
+    elastic_set_max(&e, 0);
+    assert_int_equal(e.config.max_ranks, 2);
+    e.generation = 0; /* the first world has start_ranks */
+    e.config.start_ranks = 3;
+    elastic_set_max(&e, 0);
+    assert_int_equal(e.config.max_ranks, 3);
+}
+
 /* Its state is older than that of others, and it would be the oldest process. */
 UNIT_TEST(a_process_that_a_world_leaves_out_is_replaced)
 {

@@ -352,6 +352,8 @@ UNIT_TEST(a_job_of_fixed_size_has_no_elastic_options)
                                        "size, and a rank that fails ends it"},
         {"x -np 2 --reset-limit 3 a",
          "--reset-limit has no effect on a job of fixed size; see --min-np"},
+        {"x -np 2 --spares 3 a",
+         "--spares has no effect on a job of fixed size; see --min-np"},
         {"x -np 2 --elastic-timeout 3 a",
          "--elastic-timeout has no effect on a job of fixed size; see --min-np"},
         {"x --host-discovery-script s --blacklist-cooldown-range 1 2 a",
@@ -374,27 +376,29 @@ UNIT_TEST(a_job_of_fixed_size_has_no_elastic_options)
     }
 }
 
-/* "START MIN MAX, reset N, wait MS, exclude S to S" */
+/* "START MIN MAX + SPARES, reset N, wait MS, exclude S to S" */
 UNIT_TEST(an_elastic_job_has_bounds_and_defaults)
 {
     static const struct {
         const char *line, *want;
     } rows[] = {
-        {"x -np 4 --min-np 2 a", "4 2 0, reset -1, wait 600000, exclude 30 to 600"},
-        {"x --min-num-proc 2 a", "2 2 0, reset -1, wait 600000, exclude 30 to 600"},
+        {"x -np 4 --min-np 2 a", "4 2 0 + 0, reset -1, wait 600000, exclude 30 to 600"},
+        {"x --min-num-proc 2 a", "2 2 0 + 0, reset -1, wait 600000, exclude 30 to 600"},
         {"x -np 2 --min-np 2 --max-np 2 a",
-         "2 2 2, reset -1, wait 600000, exclude 30 to 600"},
+         "2 2 2 + 0, reset -1, wait 600000, exclude 30 to 600"},
         {"x -np 2 --max-num-proc 3 a",
-         "2 2 3, reset -1, wait 600000, exclude 30 to 600"},
+         "2 2 3 + 0, reset -1, wait 600000, exclude 30 to 600"},
+        {"x -np 2 --max-np 4 --spares 2 a",
+         "2 2 4 + 2, reset -1, wait 600000, exclude 30 to 600"},
         {"x -np 2 --host-discovery-script s a",
-         "2 2 0, reset -1, wait 600000, exclude 30 to 600"},
+         "2 2 0 + 0, reset -1, wait 600000, exclude 30 to 600"},
         {"x -np 2 --max-np 2 --host-discovery-script s a",
-         "2 2 2, reset -1, wait 600000, exclude 30 to 600"},
+         "2 2 2 + 0, reset -1, wait 600000, exclude 30 to 600"},
         {"x -np 2 --max-np 2 --min-np 1 --elastic-timeout 1.5 --reset-limit 0 "
          "--blacklist-cooldown-range 5 604800 a",
-         "2 1 2, reset 0, wait 1500, exclude 5 to 604800"},
+         "2 1 2 + 0, reset 0, wait 1500, exclude 5 to 604800"},
         {"x -np 2 --min-np 1 --elastic-timeout 0 --blacklist-cooldown-range 0 0 a",
-         "2 1 0, reset -1, wait 0, exclude 0 to 0"},
+         "2 1 0 + 0, reset -1, wait 0, exclude 0 to 0"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -408,8 +412,8 @@ UNIT_TEST(an_elastic_job_has_bounds_and_defaults)
         assert_true(options_are_elastic(&o));
         assert_int_equal(options_elastic(&o, &e, &err), 0);
         (void)snprintf(
-            got, sizeof(got), "%u %u %u, reset %d, wait %llu, exclude %g to %g",
-            e.start, e.min, e.max, (int)e.reset_limit, (unsigned long long)e.timeout_ms,
+            got, sizeof(got), "%u %u %u + %u, reset %d, wait %llu, exclude %g to %g",
+            e.start, e.min, e.max, e.spares, (int)e.reset_limit, (unsigned long long)e.timeout_ms,
             (double)e.exclude_ns / 1e9, (double)e.exclude_max_ns / 1e9);
         assert_string_equal(got, rows[i].want);
     }

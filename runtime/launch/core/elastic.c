@@ -106,6 +106,13 @@ int elastic_resize(struct elastic *e,
     return rc;
 }
 
+void elastic_set_max(struct elastic *e, uint32_t max_ranks)
+{
+    const uint32_t need = elastic_need(e);
+
+    e->config.max_ranks = max_ranks > need ? max_ranks : need;
+}
+
 /* --- worlds ----------------------------------------------------------------------- */
 
 static void elastic_break(struct elastic *e, uint64_t now_ns)

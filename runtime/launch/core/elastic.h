@@ -119,6 +119,9 @@ int elastic_resize(struct elastic *e,
                    uint32_t min_ranks,
                    uint32_t max_ranks,
                    struct err *err);
+/* The next worlds have this number of ranks at most, and at least as many as the job needs
+ * for a world. */
+void elastic_set_max(struct elastic *e, uint32_t max_ranks);
 
 /* A process waits for a world later than generation, the last one that it was in (0:
  * none): it has started, its world is broken, or it has left it at a commit. */

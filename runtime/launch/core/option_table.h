@@ -106,6 +106,8 @@
       "how long an elastic job waits for --min-np processes (default: 600)")                   \
     X(RESET_LIMIT, "--reset-limit", "", "", "", "N", NUMBER, 0, 1000000, "", "", COUNT,        \
       ELASTIC, "how often the processes may form a new world (default: no limit)")             \
+    X(SPARES, "--spares", "", "", "", "N", NUMBER, 0, OPTION_MAX_NP, "", "", COUNT, ELASTIC,   \
+      "keep this number of further processes ready to replace lost ones (default: 0)")         \
     X(BLACKLIST_COOLDOWN, "--blacklist-cooldown-range", "", "", "", "MIN MAX", RANGE, 0,       \
       OPTION_WEEK, "", "", COUNT, ELASTIC,                                                     \
       "seconds without the slot of a process that fails again (default: 30 600)")              \

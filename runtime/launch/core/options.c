@@ -204,7 +204,7 @@ static int options_check_exclusive(const struct launch_options *o, struct err *e
 static int options_check_elastic(struct launch_options *o, struct err *err)
 {
     static const enum option_id idle[] = {OPT_ELASTIC_TIMEOUT, OPT_RESET_LIMIT,
-                                          OPT_BLACKLIST_COOLDOWN};
+                                          OPT_SPARES, OPT_BLACKLIST_COOLDOWN};
     struct elastic_options e;
     int rc = 0;
 

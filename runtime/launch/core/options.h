@@ -117,6 +117,7 @@ struct tf_roles options_tf_roles(const struct launch_options *o);
 bool options_are_elastic(const struct launch_options *o);
 struct elastic_options {
     uint32_t start, min, max; /* ranks; max 0: as many as the hosts have slots */
+    uint32_t spares;          /* processes beyond the ranks */
     uint32_t reset_limit;     /* ELASTIC_NO_LIMIT: none */
     uint64_t timeout_ms;      /* for which the job waits for a world */
     uint64_t exclude_ns, exclude_max_ns; /* of a slot; see elastic.h */

@@ -65,6 +65,7 @@ int options_elastic(const struct launch_options *o,
     struct elastic_options e = {
         .start = options_u32(o, OPT_NP, options_u32(o, OPT_MIN_NP, 0)),
         .max = options_u32(o, OPT_MAX_NP, 0),
+        .spares = options_u32(o, OPT_SPARES, 0),
         .reset_limit = options_u32(o, OPT_RESET_LIMIT, ELASTIC_NO_LIMIT),
         .timeout_ms = options_ms(o, OPT_ELASTIC_TIMEOUT, TIMEOUT_MS),
         .exclude_ns = EXCLUDE_S * SECOND_NS,
