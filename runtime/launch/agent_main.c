@@ -17,12 +17,14 @@
 #include "runtime/launch/slurm_check.h"
 #include "runtime/launch/step_node.h"
 #include "runtime/launch/step_status.h"
+#include "runtime/launch/world_hosts.h"
 
 static const char usage[] =
     "usage: hvd-agent run [--] command [arguments]\n"
     "       hvd-agent serve [--token-file FILE] [--port PORT] [--bind ADDRESS]\n"
     "       hvd-agent await --hostfile FILE [--termination-log FILE] [--] command "
     "[arguments]\n"
+    "       hvd-agent hosts\n"
     "       hvd-agent rsh [ssh's options] HOST command [arguments]\n"
     "       hvd-agent report [--json] [--ranks | --stacks | --examine]\n"
     "       hvd-agent examine DIR | PID ...\n"
@@ -35,6 +37,8 @@ static const char usage[] =
     "         and commands for rsh\n"
     "await    waits until hvd-agent serve can be reached on all hosts, then executes\n"
     "         the command\n"
+    "hosts    prints the workers of this pod's job, for horovodrun\n"
+    "         --host-discovery-script\n"
     "rsh      runs a command through the hvd-agent serve of another host; also called\n"
     "         hvd-rsh, for mpirun and mpiexec\n"
     "report   prints what the job of this pod does now: progress, stall, straggler;\n"
@@ -107,7 +111,8 @@ static const struct {
                 {SLURM_CHECK_PROGRAM, slurm_check}},
   commands[] = {{"rsh", agent_rsh},     {"serve", agent_serve},
                 {"await", agent_await}, {"report", agent_report},
-                {"step", agent_step},   {"facts", agent_facts}};
+                {"step", agent_step},   {"facts", agent_facts},
+                {"hosts", agent_hosts}};
 
 int main(int argc, char **argv)
 {
@@ -138,7 +143,7 @@ int main(int argc, char **argv)
     if (!strcmp(command, "attach"))
         return main_attach(argv[2]);
     return *command ? main_refuse_usage("unknown command ", command)
-                    : main_refuse_usage("a command is missing: run, serve, await, rsh, "
-                                        "report, examine, token or install",
+                    : main_refuse_usage("a command is missing: run, serve, await, hosts, "
+                                        "rsh, report, examine, token or install",
                                         "");
 }

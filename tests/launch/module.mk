@@ -27,7 +27,7 @@ test-programs: $(LAUNCH_TEST_BINS) $(LAUNCH_MPI)
 test-launch: $(LAUNCH_TEST_BINS) ## end-to-end tests of horovodrun and hvd-agent
 	@BIN=$(abspath $(O)/bin) STATIC_BIN=$(abspath $(BUILD)/stage/bin) \
 	    prove --directives --failures --comments -e python3 $(or $(RM_ONLY),$(addprefix tests/launch/,horovodrun_test.py flags_test.py config_test.py \
-	        peer_test.py signals_test.py agent_test.py start_test.py await_test.py scale_test.py \
+	        peer_test.py signals_test.py agent_test.py start_test.py await_test.py world_hosts_test.py scale_test.py \
 	        metrics_test.py trainer_test.py report_test.py status_test.py install_test.py gpu_test.py output_test.py \
 	        elastic_test.py))
 
