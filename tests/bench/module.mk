@@ -59,6 +59,10 @@ bench-page: $(O)/bin/hvd-operator ## what 200 viewers of the status page cost th
 .PHONY: bench-slurm
 bench-slurm: $(addprefix $(O)/bin/bench_,start hello_mpi) $(O)/lib/spank_hvd.so ## start of a Slurm step against PMIx (root; 1 min)
 	@tests/bench/slurm.py $(O)/bin $(O)/lib/spank_hvd.so --check
+.PHONY: bench-elastic
+bench-elastic: $(O)/bin/horovodrun $(O)/bin/hvd-agent python ## how long a killed rank stops a job, against Horovod and torchrun (12 min; ELASTIC=--check)
+	@tests/setup/deb.sh build torch
+	@horovod=$$(tests/setup/horovod.sh) && tests/bench/elastic.py $(O) --horovod "$$horovod" $(ELASTIC)
 .PHONY: bench-codec
 bench-codec: $(O)/bin/bench_codec ## speed of compression, one thread
 	@$(O)/bin/bench_codec
