@@ -182,7 +182,7 @@ def test_a_job_that_cannot_start_says_what_it_waited_for(folder):
     job = Job(folder, "-np", "2", "--min-np", "2", "-H", "localhost:2", "--elastic-timeout", "2")
     a, _ = job.member(0), job.member(1)
     a.ready()
-    has(job.end(125), "1 of at least 2 ranks are ready, 1 start")
+    has(job.end(124), "1 of at least 2 ranks are ready, 1 start")
 
 
 def test_a_job_below_its_minimum_ends_after_a_time(folder):
