@@ -128,8 +128,11 @@ static int errand_set_ssh(const struct remote_job *job,
     if (rc == 0)
         rc = errand_copy_text("--ssh-identity-file", job->ssh_identity, ssh->identity,
                               sizeof(ssh->identity), err);
-    e->fanout = job->token_file ? 0 : DEFAULT_FANOUT;
-    if (rc == 0 && fanout && *fanout && !job->token_file)
+    if (rc == 0 && job->uses_srun)
+        rc = errand_copy_text("SLURM_JOB_ID", getenv("SLURM_JOB_ID"), ssh->slurm_job,
+                              sizeof(ssh->slurm_job), err);
+    e->fanout = job->token_file || job->uses_srun ? 0 : DEFAULT_FANOUT;
+    if (rc == 0 && fanout && *fanout && !job->token_file && !job->uses_srun)
         rc = parse_u32("HVD_SSH_FANOUT", fanout, 0, MAX_FANOUT, &e->fanout, err);
     ssh->port = job->ssh_port;
     ssh->connect_s = 10; /* ssh must time out first: it knows the cause */

@@ -168,7 +168,8 @@ static int launch_with_agents(struct horovodrun *l, struct err *err)
         .token_file = text[OPT_TOKEN_FILE],
         .agent_port = (uint16_t)options_u32(&l->o, OPT_AGENT_PORT, 0),
         .ssh_port = (uint16_t)options_u32(&l->o, OPT_SSH_PORT, 0),
-        .ssh_identity = text[OPT_SSH_IDENTITY_FILE]};
+        .ssh_identity = text[OPT_SSH_IDENTITY_FILE],
+        .uses_srun = options_is_on(&l->o, OPT_SLURM)};
     const struct elastic_job elastic = {.job = &job,
                                         .options = &l->elastic,
                                         .discovery = text[OPT_HOST_DISCOVERY_SCRIPT],

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <ifaddrs.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -77,6 +78,33 @@ int hostfile_read(const char *path, struct hostlist *ret, struct err *err)
     return rc < 0 ? (err_prefix(err, "%s", path), rc) : 0;
 }
 
+/* The nodes of the Slurm job in which this program runs: their tasks, or
+ * --slots-per-host. */
+static int run_hosts_read_slurm(const struct launch_options *o,
+                                struct hostlist *ret,
+                                struct err *err)
+{
+    const char *nodes = getenv("SLURM_JOB_NODELIST");
+    const char *tasks = getenv("SLURM_TASKS_PER_NODE");
+    const uint32_t slots = options_u32(o, OPT_SLOTS_PER_HOST, 0);
+    AUTOFREE uint32_t *counts = NULL;
+    size_t n = 0;
+    int rc;
+    if (!nodes || !*nodes || !getenv("SLURM_JOB_ID"))
+        return err_set(
+            err, -EINVAL,
+            "--slurm: SLURM_JOB_ID or SLURM_JOB_NODELIST is not set: this is not "
+            "in a Slurm job (salloc, sbatch)");
+    rc = hostlist_parse_slurm(nodes, ret, err);
+    if (rc == 0 && !slots && tasks)
+        rc = slurm_counts_parse(tasks, ret->n, &counts, &n, err);
+    if (rc < 0)
+        return err_prefix(err, "--slurm"), rc;
+    for (size_t i = 0; i < ret->n; i++)
+        ret->v[i].slots = slots ? slots : i < n && counts[i] ? counts[i] : 1;
+    return 0;
+}
+
 int run_hosts_read_list(const struct launch_options *o,
                         run_hosts_discover_fn discover,
                         void *arg,
@@ -90,6 +118,8 @@ int run_hosts_read_list(const struct launch_options *o,
     }
     if (o->text[OPT_HOSTFILE])
         return hostfile_read(o->text[OPT_HOSTFILE], ret, err);
+    if (o->text[OPT_SLURM])
+        return run_hosts_read_slurm(o, ret, err);
     if (o->text[OPT_HOST_DISCOVERY_SCRIPT])
         return discover(arg, o->text[OPT_HOST_DISCOVERY_SCRIPT], ret, err);
     if (!o->text[OPT_NP])

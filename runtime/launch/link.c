@@ -114,7 +114,7 @@ static void link_add_line(void *arg, const char *text, size_t n)
     if (l->state == LINK_OPEN && n)
         log_warn("output of an agent", "host=%s text=\"%.*s\"", l->host, (int)n, text);
     else if (n)
-        log_info("output of ssh", "host=%s text=\"%.*s\"", l->host, (int)n, text);
+        log_info("output of ssh or srun", "host=%s text=\"%.*s\"", l->host, (int)n, text);
 }
 
 static void link_read_stderr(struct link *l)
@@ -142,7 +142,7 @@ static void link_finish(struct link_common *k, struct link *l)
     fd_close(&l->err_fd);
     link_kill(k, l);
     if (!*l->why) {
-        ssh_explain(l->host, l->said, why, sizeof(why));
+        ssh_explain(&k->c.ssh, l->host, l->said, why, sizeof(why));
         link_set_why(l, why);
     }
     l->state = LINK_GONE;

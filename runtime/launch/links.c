@@ -9,11 +9,13 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
+#include "runtime/contract/slurm_step.h"
 
 #define AT_ONCE   32
 #define LINKS_MAX HOSTLIST_MAX_HOSTS
 
-/* Our environment without the variables of our own ssh session. */
+/* Our environment without the variables of our own ssh session; for srun without those
+ * of a step, which it would read as options. */
 static int link_common_set_environment(struct link_common *k, struct err *err)
 {
     size_t kept = 0;
@@ -21,7 +23,8 @@ static int link_common_set_environment(struct link_common *k, struct err *err)
         return -ENOMEM;
     for (size_t i = 0; i < k->env.n; i++) {
         if (!strncmp(k->env.v[i], "SSH_CONNECTION=", 15)
-            || !strncmp(k->env.v[i], "SSH_CLIENT=", 11))
+            || !strncmp(k->env.v[i], "SSH_CLIENT=", 11)
+            || (*k->c.ssh.slurm_job && slurm_step_owns(k->env.v[i])))
             mem_free(k->env.v[i]);
         else
             k->env.v[kept++] = k->env.v[i];

@@ -34,6 +34,7 @@ struct remote_job {      /* all borrowed */
     uint16_t agent_port;      /* 0: default */
     uint16_t ssh_port;        /* 0: ssh's own */
     const char *ssh_identity; /* NULL: ssh's own */
+    bool uses_srun;           /* in place of ssh */
 };
 struct remote_end {
     bool has_failed;

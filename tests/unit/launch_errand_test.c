@@ -148,7 +148,7 @@ UNIT_TEST(small_messages_come_back_as_they_were)
     CLEANUP(errand_start_release)
     struct errand_start s = {.rdv_port = 1234, .master_port = 65535};
     CLEANUP(errand_start_release) struct errand_start s2 = {.rdv_port = 0};
-    struct errand_ready r = {80, "10.0.0.2", ""}, r2;
+    struct errand_ready r = {80, 65537, 2, "10.0.0.2", ""}, r2;
     struct errand_lost l = {7, "its agent exited"}, l2;
     strbuf_init(&b, 4096);
     assert_int_equal(hostlist_append(&s.reach, "fe80::1%eth0", 3, NULL), 0);
@@ -304,7 +304,9 @@ UNIT_TEST(errors_of_ssh_become_one_message)
         {"", "without a message"}};
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         char got[240];
-        ssh_explain("b", table[i][0], got, sizeof(got));
+        static const struct ssh_how how;
+
+        ssh_explain(&how, "b", table[i][0], got, sizeof(got));
         if (!strstr(got, table[i][1]))
             fail_msg("%s: not in: %s", table[i][1], got);
     }

@@ -160,6 +160,8 @@
       "the same from a file, lines \"HOST slots=N\"")                                          \
     X(HOST_DISCOVERY_SCRIPT, "--host-discovery-script", "", "", "", "COMMAND", FILE, 0, 0, "", \
       "", COUNT, HOSTS, "the same from a command's output, lines \"HOST:SLOTS\" or \"HOST\"")  \
+    X(SLURM, "--slurm", "", "", "", "", FLAG, 0, 0, "", "", COUNT, HOSTS,                      \
+      "the nodes of this Slurm job, with its tasks per node; agents are started by srun")      \
     X(GLOO, "--gloo", "", "", "", "", FLAG, 0, 0, "", "", COUNT, CONTROLLER,                   \
       "accepted without effect: there is one engine")                                          \
     X(MPI, "--mpi", "", "", "", "", FLAG, 0, 0, "", "", COUNT, CONTROLLER,                     \

@@ -188,13 +188,16 @@ options_take_word(struct launch_options *o, struct option_words *w, struct err *
 
 static int options_check_exclusive(const struct launch_options *o, struct err *err)
 {
-    static const enum option_id sets[][3] = {
-        {OPT_HOSTS, OPT_HOSTFILE, OPT_HOST_DISCOVERY_SCRIPT},
-        {OPT_GLOO, OPT_MPI, OPT_JSRUN}};
+    enum { N = 4 };
+    static const enum option_id sets[][N] = {
+        {OPT_HOSTS, OPT_HOSTFILE, OPT_HOST_DISCOVERY_SCRIPT, OPT_SLURM},
+        {OPT_GLOO, OPT_MPI, OPT_JSRUN, OPT_JSRUN},
+        {OPT_SLURM, OPT_TOKEN_FILE, OPT_TOKEN_FILE, OPT_TOKEN_FILE}};
     for (size_t s = 0; s < ARRAY_LEN(sets); s++)
-        for (size_t i = 0; i < 3; i++)
-            for (size_t k = i + 1; k < 3; k++)
-                if (o->on_given[sets[s][i]] && o->on_given[sets[s][k]])
+        for (size_t i = 0; i < N; i++)
+            for (size_t k = i + 1; k < N; k++)
+                if (sets[s][i] != sets[s][k] && o->on_given[sets[s][i]]
+                    && o->on_given[sets[s][k]])
                     return err_set(err, -EINVAL, "%s and %s exclude each other",
                                    option_row(sets[s][i])->name,
                                    option_row(sets[s][k])->name);

@@ -66,6 +66,33 @@ static void builder_add_program(struct builder *b, const struct ssh_how *how)
     builder_add_word(b, timeout);
 }
 
+/* A step of one task that shares the job's resources with other steps; a rank that fails
+ * or a lost node is not the step's affair. */
+static void builder_add_srun(struct builder *b,
+                             const struct ssh_how *how,
+                             const char *host,
+                             const char *agent)
+{
+    static const char *const words[] = {"srun",
+                                        "--overlap",
+                                        "--nodes=1",
+                                        "--ntasks=1",
+                                        "--unbuffered",
+                                        "--cpu-bind=none",
+                                        "--mpi=none",
+                                        "--export=ALL",
+                                        "--kill-on-bad-exit=0",
+                                        "--job-name=hvd-agent"};
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        builder_add_word(b, words[i]);
+    builder_add_word(b, "--jobid");
+    builder_add_word(b, how->slurm_job);
+    builder_add_word(b, "--nodelist");
+    builder_add_word(b, host);
+    builder_add_word(b, agent);
+    builder_add_word(b, "attach");
+}
+
 int ssh_command(const struct ssh_how *how,
                 const char *host,
                 const char *agent_path,
@@ -79,6 +106,11 @@ int ssh_command(const struct ssh_how *how,
     CLEANUP(strbuf_release) struct strbuf remote = {0};
     char port[16];
     memset(ret, 0, sizeof(*ret));
+    if (*how->slurm_job) {
+        builder_add_srun(&b, how, host, agent_path);
+        return b.is_full ? err_set(err, -EINVAL, "the srun command line is too long")
+                         : 0;
+    }
     strbuf_init(&remote, sizeof(ret->text));
     strbuf_puts(&remote, "exec /bin/sh -c ");
     ssh_quote(script, &remote);
@@ -149,10 +181,14 @@ static void text_last_line(const char *said, char *ret, size_t size_bytes)
             *p = '?';
 }
 
-void ssh_explain(const char *host, const char *said, char *ret, size_t size_bytes)
+void ssh_explain(const struct ssh_how *how,
+                 const char *host,
+                 const char *said,
+                 char *ret,
+                 size_t size_bytes)
 {
     char line[160];
-    for (size_t i = 0; i < ARRAY_LEN(meanings); i++) {
+    for (size_t i = 0; !*how->slurm_job && i < ARRAY_LEN(meanings); i++) {
         if (!strstr(said, meanings[i].words))
             continue;
         const char *at = strstr(meanings[i].sentence, "%s");
@@ -165,8 +201,7 @@ void ssh_explain(const char *host, const char *said, char *ret, size_t size_byte
         return;
     }
     text_last_line(said, line, sizeof(line));
-    (void)snprintf(ret, size_bytes, "%s%s",
-                   *line ? "ssh exited before the agent started: "
-                         : "ssh exited before the agent started, without a message",
-                   line);
+    (void)snprintf(ret, size_bytes, "%s exited before the agent started%s%s",
+                   *how->slurm_job ? "srun" : "ssh",
+                   *line ? ": " : ", without a message", line);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of ssh, and the meaning of its error messages. Pure. */
+/* The command line of ssh, or of srun in a Slurm job, and the meaning of error messages.
+ * Pure. */
 #ifndef RUNTIME_LAUNCH_CORE_SSH_H
 #define RUNTIME_LAUNCH_CORE_SSH_H
 
@@ -20,6 +21,7 @@ struct ssh_how {
     char identity[1024]; /* value of -i; "": none */
     uint32_t port;       /* value of -p; 0: none */
     uint32_t connect_s;  /* ConnectTimeout */
+    char slurm_job[32]; /* not "": srun in place of ssh, for a node of this Slurm job */
 };
 struct ssh_command {
     char *v[SSH_MAX_WORDS]; /* NULL-terminated, points into text */
@@ -35,7 +37,11 @@ int ssh_command(const struct ssh_how *how,
                 const char *agent_path,
                 struct ssh_command *ret,
                 struct err *err);
-/* One error message, without the host's name, from ssh's standard error. */
-void ssh_explain(const char *host, const char *said, char *ret, size_t size_bytes);
+/* One error message, without the host's name, from the standard error of ssh or srun. */
+void ssh_explain(const struct ssh_how *how,
+                 const char *host,
+                 const char *said,
+                 char *ret,
+                 size_t size_bytes);
 
 #endif
