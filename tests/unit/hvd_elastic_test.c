@@ -420,7 +420,7 @@ UNIT_TEST(changes_come_and_rank_0_says_what_is_saved)
 
 RANK_BODY(with_sets)
 {
-    static const int sizes[] = {2, 2, 1}, ranks[] = {0, 1, 0, 2, 1};
+    static const int sizes[] = {2, 1, 1}, ranks[] = {0, 1, 2, 1};
     struct hvd_config c = {
         .size_bytes = sizeof(c), .n_sets = 3, .set_sizes = sizes, .set_ranks = ranks};
     int members[2] = {-1, -1};
