@@ -127,13 +127,15 @@ class Member:
 class Job:
     """horovodrun with elastic_member.py as its command."""
 
-    def __init__(self, folder, *words, name="run", **more):
+    def __init__(self, folder, *words, starts=None, **more):
+        """starts: what starts horovodrun with these words, and returns it as a Program."""
         self.folder, self.members, self.waiting = folder, [], []
-        path = f"{folder}/{name}.socket"
+        path = f"{folder}/test.socket"
         self.door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.door.bind(path)
         self.door.listen(64)
-        self.run = start(folder, *words, sys.executable, "-S", MEMBER, path, name=name, **more)
+        words = [*words, sys.executable, "-S", MEMBER, path]
+        self.run = starts(*words, **more) if starts else start(folder, *words, **more)
 
     def _receive(self, connection, member):
         try:

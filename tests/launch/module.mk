@@ -35,4 +35,4 @@ test-launch: $(LAUNCH_TEST_BINS) ## end-to-end tests of horovodrun and hvd-agent
 test-remote: $(LAUNCH_TEST_BINS) $(LAUNCH_MPI) $(PY_TREE) ## horovodrun over several hosts, by ssh and by hvd-agent serve; needs root
 	@tests/setup/deb.sh ssh
 	@BIN=$(abspath $(O)/bin) prove -j3 --directives --failures --comments -e python3 $(or $(RM_ONLY),$(addprefix tests/launch/, \
-	        remote_failure_test.py remote_test.py serve_test.py rsh_test.py rsh_mpi_test.py strangers_test.py))
+	        remote_failure_test.py remote_test.py serve_test.py rsh_test.py rsh_mpi_test.py strangers_test.py elastic_remote_test.py))
