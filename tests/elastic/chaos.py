@@ -26,6 +26,7 @@ import argparse
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -77,7 +78,7 @@ class Scaler:
 
     def __init__(self, job, path, line, sizes, settle):
         self.job, self.path, self.line, self.sizes, self.settle = job, path, line, sizes, settle
-        self.place, self.n_changes, self.changed = 0, 0, time.monotonic()
+        self.place, self.n_changes, self.changed = 0, 0, None  # the first size is there already
         self.took = []
 
     def step(self):
@@ -85,7 +86,8 @@ class Scaler:
         if not self.sizes or not self.job.has_saved(world, self.settle):
             return
         if self.job.sizes[world] == self.sizes[self.place]:
-            self.took.append(self.job.first_step_ns(world) / 1e9 - self.changed)
+            if self.changed is not None:
+                self.took.append(self.job.first_step_ns(world) / 1e9 - self.changed)
             self.place = (self.place + 1) % len(self.sizes)
             write_hosts(self.path, self.line, self.sizes[self.place])
             self.n_changes, self.changed = self.n_changes + 1, time.monotonic()
@@ -231,6 +233,7 @@ def parse_args():
 
 def main():
     args = parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a job is not left behind
     folder = tempfile.mkdtemp(prefix="hvd-chaos-")
     problems = run(args, folder)
     for text in problems:
