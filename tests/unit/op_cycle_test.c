@@ -12,10 +12,10 @@
  * restarting, S suspended, + succeeded, - failed, . no edge. */
 static const char *const drawn[STATE_COUNT] = {
     /*                    refused done doomed suspend expired broken remake resize
-     *                    renew cleared run none */
-    [STATE_PENDING] = "-+-S-rrPr.R.",    [STATE_RUNNING] = ".+-S-rrP....",
-    [STATE_RESTARTING] = "...S-....P..", [STATE_SUSPENDED] = ".........P..",
-    [STATE_SUCCEEDED] = "............",  [STATE_FAILED] = "............",
+     *                    scale replace renew cleared run none */
+    [STATE_PENDING] = "-+-S-rrPPPr.R.",    [STATE_RUNNING] = ".+-S-rrPRRr...",
+    [STATE_RESTARTING] = "...S-......P..", [STATE_SUSPENDED] = "...........P..",
+    [STATE_SUCCEEDED] = "..............",  [STATE_FAILED] = "..............",
 };
 
 static enum job_state by_letter(char c, enum job_state from)

@@ -21,7 +21,7 @@
  *   unlisted        true: and it disappeared while no watch was open
  *   generation, world, node, finalizer, reason, message, deleting
  *                   as in the pod; by default the generation and the world of the
- *                   stored status
+ *                   stored status, where the pod has one
  *   disrupted       true: condition DisruptionTarget, with the message "disruption"
  *   conditions      {type: status}, more of them
  *   stopped         true: activeDeadlineSeconds is 1
@@ -214,6 +214,8 @@ static void plan_add_status(struct build *b,
         plan_set(b, o, "state.terminated.reason", str_or(w, "exitReason", "Error"));
         plan_set(b, o, "state.terminated.finishedAt",
                  str_or(w, "at", "2026-01-01T00:01:00Z"));
+        if (node_str(w, "since"))
+            plan_set(b, o, "state.terminated.startedAt", node_str(w, "since"));
         golden_set(b, o, "state.terminated.exitCode", node_number(b, code));
         if (text)
             plan_set(b, o, "state.terminated.message", text);
@@ -268,13 +270,13 @@ plan_make_pod(struct fixture *f, const struct node *w, enum role role, uint32_t 
     int generation =
         (int)node_int(w, "generation", node_int(f->stored, "generation", 1));
     const char *world = node_str(w, "world"), *text = node_str(w, "text");
+    const struct hvd_job *job = (const struct hvd_job *)(const void *)f->job;
 
-    if (!world && role == ROLE_WORKER)
-        world = arena_printf(
-            a, "%d %d", generation,
-            (int)node_int(
-                f->stored, "workerReplicas",
-                ((const struct hvd_job *)(const void *)f->job)->role[role].n));
+    if (!world && role == (job->elastic.is_set ? ROLE_LAUNCHER : ROLE_WORKER))
+        world = arena_printf(a, "%d %d", generation,
+                             (int)node_int(f->stored, "workerReplicas",
+                                           job->role[ROLE_WORKER].n)
+                                 + (int)job->elastic.spares);
     meta = node_child(b, pod, "metadata", NODE_OBJECT);
     node_set_str(b, meta, "namespace", "ns");
     node_set_str(b, meta, "name", arena_printf(a, "demo-%s-%u", role_name(role), i));

@@ -22,6 +22,8 @@
  *  4. In a job with a launcher, the exit of a worker's container alone is not a failure
  *     of the job: the launcher reports it. It may be the cause of the launcher's
  *     failure.
+ *     In an elastic job it is none: it may be long ago, and the launcher names the
+ *     rank whose failure ended the job.
  *  5. A report names a host: a pod, or with hostNetwork a node, on which several pods
  *     of the job may run. Ranks are numbered by worker.
  *  6. The cause of a generation that has ended does not change: a node that comes back
@@ -540,6 +542,8 @@ int cause_find(const struct cause_query *q, struct arena *a, struct cause *ret)
     struct cause_search s = {.q = q, .arena = a};
 
     for (int r = 0; r < ROLE_COUNT; r++) {
+        if (r == ROLE_WORKER && q->job->elastic.is_set)
+            continue;
         s.is_worker_under_launcher =
             r == ROLE_WORKER && q->job->role[ROLE_LAUNCHER].is_set;
         for (uint32_t i = 0; i < q->job->role[r].n; i++)
@@ -554,4 +558,21 @@ int cause_find(const struct cause_query *q, struct arena *a, struct cause *ret)
     else
         *ret = s.has_undated ? s.undated : s.unseen;
     return 1;
+}
+
+int cause_find_worker(const struct cause_query *q,
+                      uint32_t index,
+                      struct arena *a,
+                      struct cause *ret)
+{
+    struct cause_search s = {.q = q, .arena = a};
+
+    examine_seat(&s, ROLE_WORKER, index);
+    if (!s.has_first && !s.has_undated && !s.has_unseen) /* it has succeeded */
+        offer_deleted(&s, ROLE_WORKER, index, NULL);
+    if (s.is_out_of_memory)
+        return -ENOMEM;
+    *ret = s.has_first ? s.first : s.has_undated ? s.undated : s.unseen;
+    ret->settle_within_s = 0;
+    return 0;
 }

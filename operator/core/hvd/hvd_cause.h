@@ -36,7 +36,13 @@ struct cause_query {
  * met. */
 bool cause_is_after_start(const struct pod *p);
 
-/* 1: *ret is the first cause; 0: no failure that matters for the job; -ENOMEM. */
+/* 1: *ret is the first cause; 0: no failure that matters for the job; -ENOMEM. Lost
+ * workers of an elastic job do not matter: see hvd_loss.h. */
 int cause_find(const struct cause_query *q, struct arena *a, struct cause *ret);
+/* Why an elastic job has lost worker `index`, which it has. -ENOMEM. */
+int cause_find_worker(const struct cause_query *q,
+                      uint32_t index,
+                      struct arena *a,
+                      struct cause *ret);
 
 #endif

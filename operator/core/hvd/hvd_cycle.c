@@ -17,13 +17,15 @@
  *   PENDING, RUNNING, RESTARTING --expired--> FAILED
  *   PENDING --refused--> FAILED
  *
- * (resize leads from PENDING to itself, and from RUNNING back to PENDING. renew leads
- * from PENDING to RESTARTING.)
+ * (resize leads from PENDING to itself, and from RUNNING back to PENDING. scale and
+ * replace, of elastic jobs, lead from PENDING and RUNNING to itself. renew leads from
+ * PENDING, and from RUNNING of an elastic job, to RESTARTING.)
  *
  * A state is stored in the status before anything is done in it. In each state all
  * existing pods have the same meaning:
  *   PENDING     pods are of the current generation; missing ones are created
- *   RUNNING     pods are of the current generation; a missing one is lost
+ *   RUNNING     pods are of the current generation; a missing one is lost, and created
+ *               again if it is a worker of an elastic job
  *   RESTARTING, SUSPENDED   pods are of an earlier generation; all are deleted. The
  *               state ends when no pod exists or is expected, so that two generations
  *               never run at the same time
@@ -50,6 +52,8 @@ static const struct hvd_cycle_edge {
     {STATE_PENDING, CUE_BROKEN, STATE_RESTARTING},
     {STATE_PENDING, CUE_REMAKE, STATE_RESTARTING},
     {STATE_PENDING, CUE_RESIZE, STATE_PENDING},
+    {STATE_PENDING, CUE_SCALE, STATE_PENDING},
+    {STATE_PENDING, CUE_REPLACE, STATE_PENDING},
     {STATE_PENDING, CUE_RENEW, STATE_RESTARTING},
     {STATE_PENDING, CUE_RUN, STATE_RUNNING},
     {STATE_RUNNING, CUE_DONE, STATE_SUCCEEDED},
@@ -59,6 +63,9 @@ static const struct hvd_cycle_edge {
     {STATE_RUNNING, CUE_BROKEN, STATE_RESTARTING},
     {STATE_RUNNING, CUE_REMAKE, STATE_RESTARTING},
     {STATE_RUNNING, CUE_RESIZE, STATE_PENDING},
+    {STATE_RUNNING, CUE_SCALE, STATE_RUNNING},
+    {STATE_RUNNING, CUE_REPLACE, STATE_RUNNING},
+    {STATE_RUNNING, CUE_RENEW, STATE_RESTARTING},
     {STATE_RESTARTING, CUE_SUSPEND, STATE_SUSPENDED},
     {STATE_RESTARTING, CUE_EXPIRED, STATE_FAILED},
     {STATE_RESTARTING, CUE_CLEARED, STATE_PENDING},
@@ -71,6 +78,7 @@ const char *hvd_cue_name(enum hvd_cue c)
         [CUE_REFUSED] = "refused", [CUE_DONE] = "done",       [CUE_DOOMED] = "doomed",
         [CUE_SUSPEND] = "suspend", [CUE_EXPIRED] = "expired", [CUE_BROKEN] = "broken",
         [CUE_REMAKE] = "remake",   [CUE_RESIZE] = "resize",   [CUE_CLEARED] = "cleared",
+        [CUE_SCALE] = "scale",     [CUE_REPLACE] = "replace",
         [CUE_RENEW] = "renew",     [CUE_RUN] = "run",         [CUE_NONE] = "none",
     };
     _Static_assert(ARRAY_LEN(names) == CUE_COUNT, "one name per cue");

@@ -15,12 +15,14 @@ enum hvd_cue {
     CUE_BROKEN,  /* a failure that is followed by a restart */
     CUE_REMAKE,  /* the number of workers changes, with new pods */
     CUE_RESIZE,  /* the number of workers changes, in place */
+    CUE_SCALE,   /* the same of an elastic job, whose ranks continue */
+    CUE_REPLACE, /* an elastic job has lost workers, which are counted */
     CUE_RENEW,   /* a pod to create would have another runtime than the existing pods */
     CUE_CLEARED, /* no pod exists or is expected */
     CUE_RUN,     /* all pods run */
     CUE_NONE
 };
-#define CUE_COUNT 12
+#define CUE_COUNT 14
 const char *hvd_cue_name(enum hvd_cue c); /* "done", ... */
 
 /* The next state; `from` if there is no such edge. */

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "operator/core/hvd/hvd_devices.h"
+#include "operator/core/hvd/hvd_elastic.h"
 #include "operator/core/hvd/hvd_fields.h"
 #include "operator/core/hvd/hvd_policy.h"
 #include "operator/doc/object.h"
@@ -139,7 +140,8 @@ int hvd_decode_spec(const struct node *object,
 {
     static const char *const known[] = {
         "slotsPerWorker", "framework", "successPolicy", "horovod",   "shmSize",
-        "rdma",           "runPolicy", "replicaSpecs",  "managedBy", NULL};
+        "rdma",           "runPolicy", "replicaSpecs",  "managedBy", "elasticPolicy",
+        NULL};
     static const char *const frameworks[] = {
         [FRAMEWORK_HOROVOD] = "horovod", [FRAMEWORK_TENSORFLOW] = "tensorflow", NULL};
     static const char *const policies[] = {[SUCCESS_ALL_WORKERS] = "AllWorkers",
@@ -163,6 +165,7 @@ int hvd_decode_spec(const struct node *object,
         spec, "spec", "framework", frameworks, FRAMEWORK_HOROVOD, problems);
     decode_roles(field_object(spec, "spec", "replicaSpecs", true, problems), ret,
                  problems);
+    hvd_elastic_decode(spec, ret, problems);
     ret->slots = decode_slots(spec, ret, problems);
     ret->success = (enum success_policy)field_choice(
         spec, "spec", "successPolicy", policies,

@@ -10,6 +10,9 @@
  *                    --otherwise--> now
  *   Restarting, Suspended --------> now; down lasts until the next pods exist
  *
+ * An elastic job that runs trains without its lost workers: only its launcher has to be
+ * there.
+ *
  * Pods in seats (hvd_crew.h) decide the part, and all pods hold GPUs from when they are
  * bound until they end. The whole is computed from the stored status in each sync, so a
  * status that is not written loses nothing that the next snapshot shows. Called by
@@ -98,6 +101,8 @@ static void goodput_add_seat(struct goodput_work *w,
                              enum role role,
                              uint32_t index)
 {
+    bool is_needed = !w->q->job->elastic.is_set || role != ROLE_WORKER
+                     || w->v->was.state != STATE_RUNNING;
     const struct pod *p;
 
     switch (crew_seat(w->q->job, w->q->seen, role, index, &p)) {
@@ -107,10 +112,10 @@ static void goodput_add_seat(struct goodput_work *w,
     case SEAT_EMPTY:
     case SEAT_EXPECTED:
     case SEAT_LEAVING:
-        w->view.is_incomplete = true;
+        w->view.is_incomplete |= is_needed;
         break;
     case SEAT_TAKEN:
-        to->is_required = true;
+        to->is_required = is_needed;
         break;
     }
     if (p)
@@ -133,7 +138,9 @@ static bool goodput_read_pods(struct goodput_work *w)
         const struct crew *crew = &w->q->seen->crew[r];
         uint64_t gpus = devices_count(job->role[r].pod_template).n;
 
-        w->view.is_incomplete |= crew->n < job->role[r].n;
+        w->view.is_incomplete |= crew->n < job->role[r].n
+                                 && (r != ROLE_WORKER || !job->elastic.is_set
+                                     || w->v->was.state != STATE_RUNNING);
         for (uint32_t i = 0; i < crew->n; i++, pod++) {
             if (crew->w[i].pod)
                 goodput_add_pod(w, pod, &crew->w[i], gpus);
@@ -285,6 +292,8 @@ static void goodput_follow_cue(struct goodput_work *w)
     case CUE_SUSPEND:
     case CUE_EXPIRED:
     case CUE_RESIZE:
+    case CUE_SCALE:
+    case CUE_REPLACE:
     case CUE_CLEARED:
     case CUE_RUN:
     case CUE_NONE:
@@ -302,6 +311,8 @@ static void goodput_follow_cue(struct goodput_work *w)
         ledger_switch(&w->l, LEDGER_QUEUED, "");
     } else if (v->cue == CUE_CLEARED) {
         ledger_pin(&w->l); /* the next pods replace what is known of these */
+    } else if (v->cue == CUE_RUN && w->q->job->elastic.is_set) {
+        ledger_pin(&w->l); /* from now on only the launcher counts */
     }
 }
 

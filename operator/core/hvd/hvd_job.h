@@ -72,12 +72,21 @@ struct hvd_role { /* spec.replicaSpecs.ROLE */
                                         generation, by the stored status */
 };
 
+struct hvd_elastic { /* spec.elasticPolicy */
+    bool is_set;
+    bool makes_launcher; /* the spec has no Launcher: the operator adds one */
+    uint32_t min, max;   /* bounds of the number of workers, without spares */
+    uint32_t spares;     /* further worker pods */
+    int64_t max_restarts, reset_limit; /* -1: no limit */
+};
+
 struct hvd_job { /* strings and trees belong to the document that it was decoded from,
                     derived values to the arena */
     struct job_meta meta;      /* the first member: see struct front */
     uint32_t world_generation; /* generation in the stored status; 0 before the first */
     uint32_t spec_workers;     /* number of workers in the spec. hvd_stored_apply sets
-                                  role[ROLE_WORKER].n to the size of the world */
+                                  role[ROLE_WORKER].n to the size of the world, and
+                                  adds the spares */
     enum hvd_framework framework;
     enum success_policy success;
     uint32_t slots;
@@ -86,6 +95,7 @@ struct hvd_job { /* strings and trees belong to the document that it was decoded
     const char *rdma_resource;    /* name of an extended resource; NULL if not set */
     uint32_t rdma_count;
     struct hvd_run run;
+    struct hvd_elastic elastic;
     struct hvd_role role[ROLE_COUNT];
 };
 

@@ -14,7 +14,9 @@
  *                            receive the new world, and the other workers must not see
  *                            that as a loss
  *   Running                  surplus pods are deleted likewise; a missing pod is a
- *                            failure. Service, ConfigMap and PodGroup are recreated
+ *                            failure. Service, ConfigMap and PodGroup are recreated.
+ *                            Missing workers of an elastic job are created, as in
+ *                            Pending, after pods that have ended are deleted
  *   Restarting, Suspended    all pods are deleted; in Suspended also the PodGroup
  *   finished                 pods are deleted by cleanPodPolicy, or stopped by None; those
  *                            of a failed job may exit by themselves before. The
@@ -35,6 +37,7 @@
 #include <string.h>
 
 #include "operator/core/hvd/hvd_crew.h"
+#include "operator/core/hvd/hvd_elastic.h"
 #include "operator/core/hvd/hvd_objects.h"
 #include "operator/core/hvd/hvd_why.h"
 #include "operator/core/release.h"
@@ -324,10 +327,11 @@ static struct node *world_patch(struct planning *g)
     return o;
 }
 
-/* Pods without a world cannot be scaled. */
+/* Pods without a world cannot be scaled. Of an elastic job only the launcher has one. */
 static void plan_patch_worlds(struct planning *g)
 {
-    const struct crew *crew = &g->seen->crew[ROLE_WORKER];
+    const enum role role = g->job->elastic.is_set ? ROLE_LAUNCHER : ROLE_WORKER;
+    const struct crew *crew = &g->seen->crew[role];
     const struct node *body = NULL;
 
     for (uint32_t i = 0; i < crew->n; i++) {
@@ -336,11 +340,12 @@ static void plan_patch_worlds(struct planning *g)
 
         if (crew->w[i].state != WORKER_SEEN || p->is_deleting
             || p->world_generation == 0
-            || p->world_generation >= g->job->world_generation || crew_is_leaving(p, i))
+            || p->world_generation >= g->job->world_generation
+            || (role == ROLE_WORKER && crew_is_leaving(p, i)))
             continue;
         if (!body)
             body = world_patch(g);
-        x = add_pod(g, VERB_UPDATE, STAGE_PATCH, ROLE_WORKER, i);
+        x = add_pod(g, VERB_UPDATE, STAGE_PATCH, role, i);
         action_set_uid(g, x, p->uid);
         if (x)
             x->body = body;
@@ -353,7 +358,35 @@ hvd_worker_is_missing(const struct planning *g, enum role role, uint32_t index)
     const struct pod *p;
     enum seat x = crew_seat(g->job, g->seen, role, index, &p);
 
-    return x == SEAT_EMPTY || (x == SEAT_LEFT && !pod_has_succeeded(p));
+    return x == SEAT_EMPTY
+           || (x == SEAT_LEFT
+               && (!pod_has_succeeded(p)
+                   || (g->job->elastic.is_set && role == ROLE_WORKER)));
+}
+
+/* A worker of an elastic job whose pod has ended. */
+static bool worker_has_ended(const struct verdict_query *q, uint32_t i)
+{
+    const struct worker *w = &q->seen->crew[ROLE_WORKER].w[i];
+
+    return q->job->elastic.is_set && i < q->job->role[ROLE_WORKER].n
+           && w->state == WORKER_SEEN && !w->pod->is_deleting
+           && (pod_has_succeeded(w->pod) || pod_has_failed(w->pod));
+}
+
+/* Its name is needed for the next one. */
+static void plan_delete_ended(struct planning *g)
+{
+    const struct crew *crew = &g->seen->crew[ROLE_WORKER];
+
+    for (uint32_t i = 0; i < crew->n; i++) {
+        const struct pod *p = crew->w[i].pod;
+
+        if (worker_has_ended(g->q, i)
+            && wall_wait_is_over(g->q->now_wall_s, hvd_elastic_again_s(p),
+                                 HVD_ELASTIC_AGAIN_S))
+            drop_pod(g, STAGE_DELETE, ROLE_WORKER, i, p->uid);
+    }
 }
 
 /* Objects that depend on the size of the world are updated with it. */
@@ -438,6 +471,7 @@ static void plan_create(struct planning *g)
         plan_recreate(g);
     plan_patch_worlds(g);
     plan_delete_surplus(g);
+    plan_delete_ended(g);
     for (int r = 0; r < ROLE_COUNT && n_missing > 0; r++) {
         for (uint32_t i = 0; i < g->job->role[r].n; i++) {
             if (hvd_worker_is_missing(g, (enum role)r, i))
@@ -471,6 +505,10 @@ static void plan_by_state(struct planning *g, bool is_ttl_over)
         break;
     case STATE_RUNNING:
         plan_look(g);
+        if (g->job->elastic.is_set) {
+            plan_create(g);
+            break;
+        }
         plan_recreate(g);
         plan_delete_surplus(g);
         break;
@@ -583,6 +621,9 @@ uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct hvd_ver
     for (uint32_t i = 0; i < q->seen->crew[ROLE_WORKER].n; i++) {
         if (worker_is_outside_world(q, i))
             requeue_at(&ms, now_s, leave_s(v));
+        if (worker_has_ended(q, i))
+            requeue_at(&ms, now_s,
+                       hvd_elastic_again_s(q->seen->crew[ROLE_WORKER].w[i].pod));
     }
     if (run->deadline_s >= 0 && v->was.start_s != 0 && v->state != STATE_SUSPENDED)
         requeue_at(&ms, now_s, v->was.start_s + (uint64_t)run->deadline_s);

@@ -5,7 +5,8 @@
  *   Worker      RANKS        hvd-agent run -- COMMAND: the agents form the world
  *   Worker      SERVE        hvd-agent serve, where there is a Launcher
  *   Launcher    LAUNCH       hvd-agent await -- COMMAND, which starts when all workers
- *                            serve, with their hosts and hvd-rsh
+ *                            serve, with their hosts and hvd-rsh; of an elastic job
+ *                            COMMAND itself, at once
  *   any         TENSORFLOW   COMMAND, with TF_CONFIG. No agent: it would remove
  *                            TF_CONFIG from its ranks as that of an outer launcher
  *
@@ -20,6 +21,7 @@
 #include <string.h>
 
 #include "operator/core/hvd/hvd_crew.h"
+#include "operator/core/hvd/hvd_elastic.h"
 #include "operator/core/hvd/hvd_objects.h"
 #include "operator/core/hvd/hvd_tf_config.h"
 #include "runtime/base/mem.h"
@@ -75,10 +77,25 @@ static void set_gang(struct pod_build *m, struct node *meta, struct node *labels
     }
 }
 
+static const struct node *pod_template_of(const struct pod_build *m)
+{
+    bool is_added = m->role == ROLE_LAUNCHER && m->job->elastic.makes_launcher;
+
+    return m->job->role[is_added ? ROLE_WORKER : m->role].pod_template;
+}
+
+/* True if a file in the pod has the number of workers. */
+static bool pod_has_world(const struct pod_build *m)
+{
+    enum pod_part part = pod_part(m->job, m->role);
+
+    return part == PART_RANKS || (part == PART_LAUNCH && m->job->elastic.is_set);
+}
+
 static struct node *pod_build_metadata(struct pod_build *m)
 {
     static const char *const copied[] = {"annotations", "labels"};
-    const struct node *tm = node_get(m->job->role[m->role].pod_template, "metadata");
+    const struct node *tm = node_get(pod_template_of(m), "metadata");
     const struct job_world w = {m->job->world_generation, m->job->role[ROLE_WORKER].n};
     struct node *meta = node_object(m->b), *labels;
     char text[JOB_WORLD_TEXT_SIZE];
@@ -87,7 +104,7 @@ static struct node *pod_build_metadata(struct pod_build *m)
         if (node_get(tm, copied[i]))
             node_set(m->b, meta, copied[i], node_copy(m->b, node_get(tm, copied[i])));
     }
-    if (pod_part(m->job, m->role) == PART_RANKS) {
+    if (pod_has_world(m)) {
         job_world_render(&w, text);
         node_set_str(m->b, node_child(m->b, meta, "annotations", NODE_OBJECT),
                      ANNOTATION_WORLD, text);
@@ -329,7 +346,18 @@ static void pod_fall_back_to_log(struct pod_build *m)
                      "FallbackToLogsOnError");
 }
 
-static void make_launch(struct pod_build *m)
+/* horovodrun does not need all workers, and hvd-agent hosts prints which there are. */
+static void add_elastic(struct pod_build *m, struct err *err)
+{
+    struct agent_env a;
+
+    fill_agent_env(&a, m);
+    if (m->b->status == 0)
+        m->b->status = inject_env(m->b, m->first, &a, err);
+    add_world(m);
+}
+
+static void make_launch(struct pod_build *m, struct err *err)
 {
     static const char hostfile[] = MOUNT_HOSTS "/" HOSTFILE_KEY;
     const char *const words[] = {"await", "--hostfile", hostfile, "--termination-log",
@@ -340,7 +368,10 @@ static void make_launch(struct pod_build *m)
     add_runtime(m);
     add_knobs(m);
     add_launch_env(m);
-    inject_command(m->b, m->first, words, ARRAY_LEN(words));
+    if (m->job->elastic.is_set)
+        add_elastic(m, err);
+    else
+        inject_command(m->b, m->first, words, ARRAY_LEN(words));
     inject_mounts(m->b, m->first);
     object_name(m->job, KUBE_CONFIGMAP, name);
     node_set_str(m->b, source, "name", name);
@@ -383,7 +414,7 @@ static void make_spec(struct pod_build *m, const char *name, struct err *err)
         make_serve(m);
         break;
     case PART_LAUNCH:
-        make_launch(m);
+        make_launch(m, err);
         break;
     case PART_TENSORFLOW:
         make_tensorflow(m);
@@ -406,7 +437,9 @@ struct node *object_pod(struct build *b,
     struct node *containers, *o;
     char name[OBJECT_NAME_SIZE];
 
-    m.spec = node_copy(b, node_get(job->role[role].pod_template, "spec"));
+    m.spec = role == ROLE_LAUNCHER && job->elastic.makes_launcher
+                 ? hvd_launcher_spec(b, job)
+                 : node_copy(b, node_get(job->role[role].pod_template, "spec"));
     containers = node_child(b, m.spec, "containers", NODE_ARRAY);
     m.first = containers ? containers->first : NULL;
     object_pod_name(job, role, index, name);

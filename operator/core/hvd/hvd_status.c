@@ -257,9 +257,10 @@ static void put_resize_time(struct hvd_status_writer *w, struct node *status)
     enum hvd_cue cue = w->v->cue;
     char text[TIMESTAMP_SIZE];
 
-    if (cue == CUE_RESIZE)
+    if (cue == CUE_RESIZE || cue == CUE_SCALE)
         node_set_str(w->b, status, "resizeTime", w->now);
-    else if (w->v->was.resize_s && (cue == CUE_NONE || cue == CUE_RUN))
+    else if (w->v->was.resize_s
+             && (cue == CUE_NONE || cue == CUE_RUN || cue == CUE_REPLACE))
         node_set_str(w->b, status, "resizeTime",
                      timestamp_format_s(w->v->was.resize_s, text));
 }
@@ -282,6 +283,21 @@ static void put_times(struct hvd_status_writer *w, struct node *status)
                      timestamp_format_s(v->next_restart_s, text));
 }
 
+static void put_indexes(struct hvd_status_writer *w,
+                        struct node *counts,
+                        const char *key,
+                        const struct index_set *set)
+{
+    CLEANUP(strbuf_release) struct strbuf text = {0};
+
+    strbuf_init(&text, 6 * INDEX_SET_MAX);
+    index_set_write(set, &text);
+    if (strbuf_status(&text) < 0)
+        w->b->status = -ENOMEM;
+    else if (text.n > 0)
+        node_set_str(w->b, counts, key, strbuf_str(&text));
+}
+
 /* Tasks of TensorFlow end one by one, and each pod is released then. The list is that of
  * one generation: the next one begins with none. */
 static void put_completed(struct hvd_status_writer *w,
@@ -291,16 +307,9 @@ static void put_completed(struct hvd_status_writer *w,
     const struct hvd_verdict *v = w->v;
     bool has_ended = v->state == STATE_RESTARTING || v->state == STATE_SUSPENDED
                      || v->generation != v->was.generation;
-    CLEANUP(strbuf_release) struct strbuf text = {0};
 
-    if (w->job->framework != FRAMEWORK_TENSORFLOW || has_ended)
-        return;
-    strbuf_init(&text, 6 * INDEX_SET_MAX);
-    index_set_write(completed, &text);
-    if (strbuf_status(&text) < 0)
-        w->b->status = -ENOMEM;
-    else if (text.n > 0)
-        node_set_str(w->b, counts, "completedIndexes", strbuf_str(&text));
+    if (w->job->framework == FRAMEWORK_TENSORFLOW && !has_ended)
+        put_indexes(w, counts, "completedIndexes", completed);
 }
 
 /* Counts of a finished job stay: clean-up ends pods, and takes away those that were
@@ -324,6 +333,8 @@ static void put_role(struct hvd_status_writer *w, struct node *sets, enum role r
     put_completed(w, counts,
                   v->was_finished ? &w->job->role[role].completed
                                   : &v->completed[role]);
+    if (w->job->elastic.is_set && role == ROLE_WORKER && state_is_live(v->state))
+        put_indexes(w, counts, "lostIndexes", &v->lost);
     node_set(w->b, sets, role_title(role), counts);
 }
 
@@ -334,7 +345,8 @@ static void put_world(struct hvd_status_writer *w, struct node *status)
     char text[160];
 
     (void)snprintf(text, sizeof(text), "%u/%u", v->tally[ROLE_WORKER].ready,
-                   v->workers ? v->workers : w->job->spec_workers);
+                   (v->workers ? v->workers : w->job->spec_workers)
+                       + w->job->elastic.spares);
     node_set_str(w->b, status, "workers", text);
     node_set_int(w->b, status, "workerReplicas", v->workers);
     (void)snprintf(text, sizeof(text), LABEL_JOB_NAME "=%.63s," LABEL_JOB_ROLE "=%s",
@@ -343,6 +355,8 @@ static void put_world(struct hvd_status_writer *w, struct node *status)
     node_set_int(w->b, status, "generation", v->generation);
     node_set_int(w->b, status, "restarts", v->restarts);
     node_set_int(w->b, status, "replacements", v->replacements);
+    if (w->job->elastic.is_set)
+        node_set_int(w->b, status, "workerReplacements", v->worker_replacements);
     for (int r = 0; r < ROLE_COUNT; r++) {
         if (w->job->role[r].is_set)
             put_role(w, sets, (enum role)r);
@@ -417,7 +431,11 @@ static void note_step(struct notes *s, const struct hvd_verdict *v)
         break;
     case CUE_REMAKE:
     case CUE_RESIZE:
+    case CUE_SCALE:
         (void)notes_add(s, false, "JobScaled", v->scaled);
+        break;
+    case CUE_REPLACE:
+        (void)notes_add(s, true, "WorkerLost", v->replaced);
         break;
     case CUE_CLEARED:
         if (v->was.state == STATE_SUSPENDED)

@@ -42,6 +42,11 @@ void hvd_stored_read(const struct node *status, struct hvd_stored *ret)
     s.workers = stored_count(status, "workerReplicas");
     s.restarts = stored_count(status, "restarts");
     s.replacements = stored_count(status, "replacements");
+    index_set_read(node_str(node_get(node_get(status, "replicaStatuses"),
+                                     role_title(ROLE_WORKER)),
+                            "lostIndexes"),
+                   &s.lost);
+    s.worker_replacements = stored_count(status, "workerReplacements");
     s.start_s = stored_seconds(status, "startTime");
     s.completion_s = stored_seconds(status, "completionTime");
     s.next_restart_s = stored_seconds(status, "nextRestartTime");
@@ -66,6 +71,7 @@ void hvd_stored_apply(struct hvd_job *job, bool is_refused)
     job->world_generation = s.is_new ? 1 : s.generation;
     if (s.state != STATE_RESTARTING && s.state != STATE_SUSPENDED && s.workers > 0)
         job->role[ROLE_WORKER].n = s.workers;
+    job->role[ROLE_WORKER].n += job->elastic.spares;
     for (int r = 0; r < ROLE_COUNT && job->framework == FRAMEWORK_TENSORFLOW; r++)
         index_set_read(
             node_str(node_get(roles, role_title((enum role)r)), "completedIndexes"),

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "operator/core/hvd/hvd_devices.h"
+#include "operator/core/hvd/hvd_elastic.h"
 #include "operator/core/hvd/hvd_names.h"
 #include "operator/core/hvd/hvd_tf_config.h"
 #include "runtime/contract/agent_env.h"
@@ -29,6 +30,12 @@ static bool name_is_dns_label(const char *s)
     return strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
 }
 
+/* The highest index that a pod of the role can have. */
+static uint32_t role_last(const struct hvd_job *job, enum role role)
+{
+    return (role == ROLE_WORKER ? hvd_most_workers(job) : job->role[role].n) - 1;
+}
+
 static void job_check_name(const struct hvd_job *job, struct strbuf *p)
 {
     const char *name = job->meta.name;
@@ -39,7 +46,7 @@ static void job_check_name(const struct hvd_job *job, struct strbuf *p)
 
         if (job->role[r].n > 0)
             n = snprintf(NULL, 0, "%s-%s-%u", name, role_name((enum role)r),
-                         job->role[r].n - 1);
+                         role_last(job, (enum role)r));
         if (n > longest) {
             longest = n;
             of = r;
@@ -50,7 +57,7 @@ static void job_check_name(const struct hvd_job *job, struct strbuf *p)
                       "metadata.name: \"%s\" is too long: the last %s would be "
                       "named %s-%s-%u, %d characters, where Kubernetes allows 63\n",
                       name, role_name((enum role)of), name, role_name((enum role)of),
-                      job->role[of].n - 1, longest);
+                      role_last(job, (enum role)of), longest);
     else if (!name_is_dns_label(name))
         strbuf_printf(p,
                       "metadata.name: \"%s\" must be lower-case letters, digits and "
@@ -96,7 +103,10 @@ static void check_success(const struct hvd_job *job, struct strbuf *p)
 {
     bool has_launcher = job->role[ROLE_LAUNCHER].is_set;
 
-    if (has_launcher && job->success != SUCCESS_LAUNCHER)
+    if (job->elastic.makes_launcher && job->success != SUCCESS_LAUNCHER)
+        strbuf_puts(p, "spec.successPolicy: must be Launcher with elasticPolicy: the "
+                       "job ends with the launcher pod that the operator adds\n");
+    else if (has_launcher && job->success != SUCCESS_LAUNCHER)
         strbuf_puts(p, "spec.successPolicy: must be Launcher with a Launcher: the "
                        "workers finish only with the job\n");
     else if (!has_launcher && job->success == SUCCESS_LAUNCHER)
@@ -140,13 +150,13 @@ static void check_devices(const struct hvd_job *job, struct strbuf *p)
 static void check_sizes(const struct hvd_job *job, struct strbuf *p)
 {
     static const struct object_config cfg = {.cluster_domain = ""};
-    uint32_t last = job->role[ROLE_WORKER].n - 1;
+    uint32_t last = role_last(job, ROLE_WORKER);
     char host[HOST_SIZE];
     struct strbuf text;
     size_t lines;
 
     object_host(job, &cfg, ROLE_WORKER, last, host);
-    lines = 2 * (size_t)job->role[ROLE_WORKER].n * (strlen(host) + strlen(" slots=99"));
+    lines = 2 * (size_t)(last + 1) * (strlen(host) + strlen(" slots=99"));
     if (job->role[ROLE_LAUNCHER].is_set && lines > MAX_CONFIG_MAP)
         strbuf_printf(p,
                       "spec.replicaSpecs.Worker.replicas: %u is too many with a "
@@ -169,6 +179,7 @@ void hvd_validate(const struct hvd_job *job, struct strbuf *problems)
 {
     job_check_name(job, problems);
     check_roles(job, problems);
+    hvd_elastic_check(job, problems);
     check_tensorflow(job, problems);
     check_success(job, problems);
     check_metrics(job, problems);

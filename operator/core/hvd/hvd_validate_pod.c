@@ -134,15 +134,17 @@ static void check_rdma(const struct pod_check *c)
 /* True if hvd-agent runs in the pods of this part. */
 static void check_runtime(const struct pod_check *c, const struct node *spec)
 {
-    if (c->part != PART_LAUNCH)
+    bool is_launch = c->part == PART_LAUNCH || c->job->elastic.makes_launcher;
+
+    if (c->part != PART_LAUNCH || c->job->elastic.is_set)
         check_env(c);
     check_taken(c, c->spec, spec, "initContainers", "name", INIT_CONTAINER);
     check_taken(c, c->spec, spec, "containers", "name", INIT_CONTAINER);
     check_volume(c, spec, VOLUME_RUNTIME, MOUNT_RUNTIME);
     check_volume(c, spec, VOLUME_TOKEN, MOUNT_TOKEN);
-    if (c->part == PART_RANKS)
+    if (c->part == PART_RANKS || (is_launch && c->job->elastic.is_set))
         check_volume(c, spec, VOLUME_WORLD, MOUNT_WORLD);
-    if (c->part == PART_LAUNCH)
+    if (is_launch)
         check_volume(c, spec, VOLUME_HOSTS, MOUNT_HOSTS);
 }
 
@@ -163,7 +165,7 @@ static void hvd_check_pod(struct pod_check *c, const struct node *spec)
         strbuf_printf(c->p, "%s.image: missing\n", c->first);
     for (size_t i = 0; i < ARRAY_LEN(of_container); i++)
         check_array(c, c->container, of_container[i], c->first);
-    if (c->part == PART_SERVE)
+    if (c->part == PART_SERVE && !c->job->elastic.makes_launcher)
         check_no_command(c);
     else if (c->part != PART_TENSORFLOW) /* the image determines the command */
         check_command(c);

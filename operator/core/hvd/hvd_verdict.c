@@ -19,6 +19,7 @@
 
 #include "operator/core/hvd/hvd_class.h"
 #include "operator/core/hvd/hvd_crew.h"
+#include "operator/core/hvd/hvd_loss.h"
 #include "operator/core/hvd/hvd_why.h"
 #include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
@@ -29,6 +30,10 @@ struct verdict_work {
     struct arena *arena;
     struct hvd_verdict *v;
     uint32_t n_pods, n_running; /* of all roles; running in this world, or succeeded */
+    uint32_t n_able;            /* elastic: workers that run and will continue to */
+    bool has_launcher;          /* elastic: the launcher runs */
+    struct hvd_loss loss;       /* elastic */
+    bool is_worn_out;           /* the cause is that of too many losses */
     bool is_made;               /* no seat is empty */
     bool has_run, is_done;
     bool has_met;        /* a pod failed in a way that requires agents that met */
@@ -72,6 +77,11 @@ static void count_pod(struct verdict_work *w, enum role role, const struct pod *
     t->ready += p->phase == POD_RUNNING && p->is_ready && !p->is_deleting;
     t->failed += pod_has_failed(p);
     w->n_running += pod_has_succeeded(p) || (p->phase == POD_RUNNING && is_current);
+    w->n_able += role == ROLE_WORKER && p->phase == POD_RUNNING && !has_ended
+                 && !p->is_deleting;
+    w->has_launcher |= role == ROLE_LAUNCHER && p->phase == POD_RUNNING && is_current;
+    if (w->job->elastic.is_set && p->is_deleting)
+        w->is_made = false; /* the next one has its name */
     if (role == ROLE_WORKER) {
         w->has_met |= pod_has_failed(p) && cause_is_after_start(p);
         w->is_old_runtime |=
@@ -104,7 +114,7 @@ static void count_seat(struct verdict_work *w, enum role role, uint32_t index)
         w->n_running += pod_has_succeeded(p);
         break;
     }
-    if (p && pod_has_succeeded(p))
+    if (p && pod_has_succeeded(p) && (role != ROLE_WORKER || !w->job->elastic.is_set))
         count_succeeded(w, role, index);
 }
 
@@ -218,10 +228,16 @@ static bool verdict_is_unfit(const struct verdict_work *w)
                                  : was->generation <= 1 && !was->is_created;
 }
 
+/* Without spares. */
+static uint32_t world_workers(const struct hvd_job *job)
+{
+    return job->role[ROLE_WORKER].n - job->elastic.spares;
+}
+
 /* False after workers have succeeded, because these would not run again. */
 static bool verdict_is_resized(const struct verdict_work *w)
 {
-    bool is_other = w->job->spec_workers != w->job->role[ROLE_WORKER].n
+    bool is_other = w->job->spec_workers != world_workers(w->job)
                     || (w->v->was.is_new && w->is_other_size);
 
     return job_is_live(w) && is_other && !verdict_is_refused(w)
@@ -235,18 +251,30 @@ static bool class_is_final(const struct verdict_work *w, enum rule_action class)
                && w->v->was.restarts >= w->job->run.backoff_limit);
 }
 
-static bool verdict_is_resized_in_place(const struct verdict_work *w)
+static enum hvd_cue verdict_choose_resize(const struct verdict_work *w)
 {
-    return w->job->framework == FRAMEWORK_HOROVOD && !w->job->role[ROLE_LAUNCHER].is_set
-           && !w->is_old_world;
+    bool is_in_place =
+        w->job->framework == FRAMEWORK_HOROVOD && !w->job->role[ROLE_LAUNCHER].is_set
+        && !w->is_old_world;
+
+    return w->job->elastic.is_set ? CUE_SCALE : is_in_place ? CUE_RESIZE : CUE_REMAKE;
 }
 
 /* The pods were created by an operator with another runtime image. */
 static bool verdict_is_mixed(const struct verdict_work *w)
 {
-    return w->v->was.state == STATE_PENDING && !w->is_made && w->is_old_runtime
+    return (w->v->was.state == STATE_PENDING
+            || (w->v->was.state == STATE_RUNNING && w->job->elastic.is_set))
+           && !w->is_made && w->is_old_runtime
            && w->job->framework == FRAMEWORK_HOROVOD
            && w->v->tally[ROLE_WORKER].succeeded == 0;
+}
+
+static bool verdict_runs(const struct verdict_work *w)
+{
+    if (w->job->elastic.is_set)
+        return w->has_launcher && w->n_able >= w->job->elastic.min;
+    return w->n_running == w->n_pods;
 }
 
 static enum hvd_cue verdict_choose_cue(const struct verdict_work *w,
@@ -267,12 +295,14 @@ static enum hvd_cue verdict_choose_cue(const struct verdict_work *w,
     if (job_is_live(w) && v->has_cause)
         return CUE_BROKEN;
     if (verdict_is_resized(w))
-        return verdict_is_resized_in_place(w) ? CUE_RESIZE : CUE_REMAKE;
+        return verdict_choose_resize(w);
+    if (job_is_live(w) && w->loss.n_new > 0)
+        return CUE_REPLACE;
     if (verdict_is_mixed(w))
         return CUE_RENEW;
     if (verdict_is_cleared(w))
         return CUE_CLEARED;
-    if (v->was.state == STATE_PENDING && w->n_running == w->n_pods)
+    if (v->was.state == STATE_PENDING && verdict_runs(w))
         return CUE_RUN;
     return CUE_NONE;
 }
@@ -338,7 +368,7 @@ static void note_scaled(struct verdict_work *w)
     char from[32] = ""; /* not known before the first status */
 
     if (!w->v->was.is_new)
-        (void)snprintf(from, sizeof(from), "from %u ", w->job->role[ROLE_WORKER].n);
+        (void)snprintf(from, sizeof(from), "from %u ", world_workers(w->job));
     w->v->scaled = verdict_keep_text(w, arena_printf(w->arena, "scaled %sto %u workers",
                                                      from, w->job->spec_workers));
 }
@@ -401,10 +431,25 @@ static void verdict_set_pending(struct verdict_work *w)
         arena_printf(w->arena, "%s%s", v->why.text, verdict_refusal_text(w)));
 }
 
+/* An elastic job runs without some of its workers. */
+static void verdict_set_partly_running(struct verdict_work *w)
+{
+    if (hvd_why(w->q, w->n_pods, w->n_able + w->has_launcher, w->arena, &w->v->why) < 0)
+        w->is_out_of_memory = true;
+    else
+        verdict_set_reason(w, "WorkersRunning",
+                           arena_printf(w->arena, "%s%s", w->v->why.text,
+                                        verdict_refusal_text(w)));
+}
+
 static void verdict_set_running(struct verdict_work *w)
 {
     bool is_plain = w->n_pods == w->job->role[ROLE_WORKER].n;
 
+    if (w->job->elastic.is_set && w->n_able + w->has_launcher < w->n_pods) {
+        verdict_set_partly_running(w);
+        return;
+    }
     verdict_set_reason(
         w, "AllWorkersRunning",
         arena_printf(w->arena, "all %u %s run%s%s", w->n_pods,
@@ -494,6 +539,14 @@ static void verdict_set_step(struct verdict_work *w, enum rule_action class)
         note_scaled(w);
         verdict_set_reason(w, "WorkersNotRunning", w->v->scaled);
         break;
+    case CUE_SCALE:
+        note_scaled(w);
+        verdict_set_unchanged(w);
+        break;
+    case CUE_REPLACE:
+        w->v->replaced = w->loss.text;
+        verdict_set_unchanged(w);
+        break;
     case CUE_CLEARED:
         verdict_set_pending(w);
         break;
@@ -519,14 +572,15 @@ static uint64_t settles_s(const struct cause *c, uint64_t now_s)
 static void settle_world(struct verdict_work *w)
 {
     struct hvd_verdict *v = w->v;
-    bool is_begun = v->cue == CUE_CLEARED || v->cue == CUE_RESIZE;
+    bool is_begun =
+        v->cue == CUE_CLEARED || v->cue == CUE_RESIZE || v->cue == CUE_SCALE;
 
     v->generation = v->was.generation;
     if (v->was.is_new && v->state != STATE_SUSPENDED)
         v->generation = 1;
     if (is_begun)
         v->generation++;
-    v->workers = w->job->role[ROLE_WORKER].n;
+    v->workers = world_workers(w->job);
     if (v->state == STATE_SUSPENDED)
         v->workers = 0;
     else if (is_begun || v->state == STATE_RESTARTING)
@@ -539,6 +593,20 @@ static void settle_world(struct verdict_work *w)
         v->is_created = job_is_live(w)
                         && (v->was.is_created
                             || (w->is_made && w->q->outcome->trouble == TROUBLE_NONE));
+}
+
+static int verdict_find_loss(struct verdict_work *w)
+{
+    struct hvd_verdict *v = w->v;
+    int rc;
+
+    v->worker_replacements = v->was.worker_replacements;
+    if (!w->job->elastic.is_set || !job_is_live(w))
+        return 0;
+    rc = hvd_loss_find(w->job, w->q->seen, &v->was, w->arena, &w->loss);
+    v->worker_replacements += w->loss.n_new;
+    v->lost = w->loss.lost;
+    return rc;
 }
 
 int verdict_make(const struct verdict_query *q,
@@ -559,12 +627,19 @@ int verdict_make(const struct verdict_query *q,
     v.next_restart_s = v.was.next_restart_s;
     verdict_count_pods(&w);
     cq.has_run = w.has_run;
-    rc = job_is_live(&w) ? cause_find(&cq, a, &v.cause) : 0;
+    rc = verdict_find_loss(&w);
+    if (rc == 0 && job_is_live(&w))
+        rc = cause_find(&cq, a, &v.cause);
     if (rc < 0)
         return rc;
+    if (rc == 0 && w.loss.is_too_often) {
+        v.cause = w.loss.cause;
+        w.is_worn_out = true;
+        rc = 1;
+    }
     v.settle_s = rc > 0 ? settles_s(&v.cause, q->now_wall_s) : 0;
     v.has_cause = rc > 0 && v.settle_s == 0;
-    if (v.has_cause)
+    if (v.has_cause && !w.is_worn_out)
         class = cause_class(q->job, &v.cause);
     v.cue = v.was_finished ? CUE_NONE : verdict_choose_cue(&w, class);
     v.state = hvd_next(v.was.state, v.cue);

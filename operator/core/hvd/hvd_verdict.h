@@ -19,7 +19,10 @@ struct hvd_verdict {
     enum job_state state; /* the next state; it is stored before any action of it */
     bool was_finished;    /* the stored state is final */
     bool is_created;      /* every object of this generation was created */
-    uint32_t generation, workers, restarts, replacements; /* values to store */
+    /* Values to store. workers: without spares. */
+    uint32_t generation, workers, restarts, replacements, worker_replacements;
+    struct index_set lost;   /* elastic: workers that have no new pod yet */
+    const char *replaced;    /* CUE_REPLACE: what was lost; else NULL */
     uint64_t next_restart_s; /* RESTARTING: wall time of the restart; 0: none */
     uint64_t settle_s;       /* wall time when a pending cause is final; 0: none */
     struct tally tally[ROLE_COUNT];
@@ -27,8 +30,8 @@ struct hvd_verdict {
     const char *reason, *message;           /* those of the state's condition */
     bool has_cause;                         /* cause is set, to be stored */
     struct cause cause;
-    const char *scaled; /* CUE_RESIZE, CUE_REMAKE: "scaled from 2 to 4 workers" */
-    struct why why;     /* PENDING: why not all pods run */
+    const char *scaled; /* CUE_RESIZE, CUE_SCALE, CUE_REMAKE: "scaled from 2 to 4 workers" */
+    struct why why;     /* why not all pods run: PENDING, or RUNNING of an elastic job */
 };
 
 struct verdict_query {

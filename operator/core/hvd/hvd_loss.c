@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each loss is counted once: before a worker is replaced, the status is stored with a
+ * higher count and with the worker's index. The index stays there until the worker has a
+ * new pod, so that a sync that sees the same loss again, of this operator or of the one
+ * after a crash, does not count it again. Called by hvd_verdict.c. */
+#include "operator/core/hvd/hvd_loss.h"
+
+#include <errno.h>
+
+#include "operator/core/hvd/hvd_elastic.h"
+
+static int loss_explain(const struct hvd_job *job,
+                        const struct hvd_stored *was,
+                        struct arena *a,
+                        struct hvd_loss *loss)
+{
+    const int64_t max = job->elastic.max_restarts;
+    const uint32_t n = was->worker_replacements + loss->n_new;
+    const char *what = loss->cause.message, *more = "";
+
+    if (loss->n_new > 1)
+        more = arena_printf(a, ", and %u more were lost", loss->n_new - 1);
+    if (more)
+        loss->text = arena_printf(a, "%s%s; recreated, replacement %u", what, more, n);
+    loss->is_too_often = max >= 0 && n > (uint64_t)max;
+    if (loss->is_too_often) {
+        loss->cause.reason = "TooManyWorkersLost";
+        loss->cause.message = arena_printf(
+            a, "%u workers were lost, more than maxRestarts, %lld; the last: %s", n,
+            (long long)max, what);
+    }
+    return loss->text && loss->cause.message ? 0 : -ENOMEM;
+}
+
+int hvd_loss_find(const struct hvd_job *job,
+                  const struct observed *seen,
+                  const struct hvd_stored *was,
+                  struct arena *a,
+                  struct hvd_loss *ret)
+{
+    const struct cause_query q = {.job = job, .seen = seen, .has_run = true};
+    struct hvd_loss loss = {.n_new = 0};
+    uint32_t first = 0;
+    int rc = 0;
+
+    for (uint32_t i = 0; i < job->role[ROLE_WORKER].n; i++) {
+        if (!hvd_elastic_has_lost(job, seen, i, was->is_created, was->resize_s))
+            continue;
+        index_set_add(&loss.lost, i);
+        if (!index_set_has(&was->lost, i) && loss.n_new++ == 0)
+            first = i;
+    }
+    if (loss.n_new > 0)
+        rc = cause_find_worker(&q, first, a, &loss.cause);
+    if (rc == 0 && loss.n_new > 0)
+        rc = loss_explain(job, was, a, &loss);
+    if (rc == 0)
+        *ret = loss;
+    return rc;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The workers that an elastic job has lost. Pure. */
+#ifndef OPERATOR_CORE_HVD_HVD_LOSS_H
+#define OPERATOR_CORE_HVD_HVD_LOSS_H
+
+#include "operator/core/hvd/hvd_cause.h"
+#include "operator/core/hvd/hvd_stored.h"
+
+struct hvd_loss {
+    struct index_set lost; /* all that have no new pod yet */
+    uint32_t n_new;        /* those that the stored status does not count */
+    struct cause cause;    /* n_new > 0: of the first of them */
+    const char *text;      /* n_new > 0: what was lost, and that it is replaced */
+    bool is_too_often;     /* more than maxRestarts; cause says so */
+};
+
+/* Of a job that is Pending or Running. -ENOMEM. */
+int hvd_loss_find(const struct hvd_job *job,
+                  const struct observed *seen,
+                  const struct hvd_stored *was,
+                  struct arena *a,
+                  struct hvd_loss *ret);
+
+#endif
