@@ -17,8 +17,9 @@ HorovodInternalError) while every process survives is followed by one of the sam
 In an elastic job (horovodrun --min-np) the launcher chooses the ranks of each world. When some are lost,
 the survivors continue with the next world; lost ranks are replaced, and hosts that come or go are announced
 (hosts_changed), so that the next commit() ends the function by HostsUpdatedInterrupt. Rank and size may be
-others in each world. A process that is new calls sync() first, so all ranks do when there is one
-(_may_skip_sync). A function that returns ends the run on its rank.
+others in each world. There all ranks call sync() in each world, also after a removal, where Horovod skips
+it: a new process calls it first, ranks of one world may have left the last one in different ways, and a
+sampler divides its data again. A function that returns ends the run on its rank.
 
 Invariants
  - After a failure, training never resumes from uncommitted values or from those of a rank other than 0:
@@ -347,20 +348,6 @@ def _state_of(function, args, kwargs):
     return state
 
 
-def _may_skip_sync(skip_sync):
-    """Whether sync() is not needed in the new world. In an elastic job a collective after each reset.
-
-    A rank that is new calls sync() first. And ranks of one world may have left it in different ways: one
-    by an interrupt, another one by the failure that this was for it.
-    """
-    if not is_elastic():
-        return skip_sync
-    if _native.elastic_has_new():
-        return False
-    wishes = objects.allgather_bytes("elastic.skip_sync", bytearray([skip_sync]), 0)
-    return all(wishes)
-
-
 def run_fn(func, reset):
     """Returns func(state, ...) that survives failed collectives; reset() forms a new world."""
 
@@ -376,8 +363,7 @@ def run_fn(func, reset):
                 try:
                     if is_reset:
                         state.on_reset()
-                        skip_sync = _may_skip_sync(skip_sync)
-                    if not skip_sync:
+                    if not skip_sync or is_elastic():
                         state.sync()
                     return func(*args, **kwargs)
                 except HorovodInternalError as e:
