@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [--keep] [--mpi|--hang] [TEST...]: the end-to-end tests, in TAP, on a cluster of their own that is
+# run.sh [--keep] [--mpi|--hang|--elastic] [TEST...]: the end-to-end tests, in TAP, on a cluster of their own that is
 # taken down afterwards (--keep leaves it for a look around, at RM_RUN); --mpi: those of MPIJobs; --hang: those
-# of ranks that hang.
+# of ranks that hang; --elastic: those of elastic jobs.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 keep=0 tests=e2e
 [ "${1:-}" != --keep ] || { keep=1; shift; }
-case ${1:-} in --mpi | --hang) tests=${1#--}; shift ;; esac
+case ${1:-} in --mpi | --hang | --elastic) tests=${1#--}; shift ;; esac
 export RM_RUN=${RM_RUN:-/tmp/ringmaster-e2e}
 export BUILD=${BUILD:-build}
 leave() {
