@@ -100,7 +100,8 @@ static void run_set_max(struct elastic_run *r, const struct hostlist *list)
         return; /* as many as there are, or --max-np */
     if (o->max > 0 && max > o->max)
         max = o->max;
-    elastic_set_max(&r->lead.e, max < WORLD_MAX_RANKS ? (uint32_t)max : WORLD_MAX_RANKS);
+    elastic_set_max(&r->lead.e,
+                    max < WORLD_MAX_RANKS ? (uint32_t)max : WORLD_MAX_RANKS);
 }
 
 void run_apply_list(struct elastic_run *r, const struct hostlist *list)

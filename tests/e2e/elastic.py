@@ -101,7 +101,11 @@ class Watched:
     def stays(self, before: dict[str, int], after: dict[str, int]) -> None:
         """The processes that are in both worlds are the same."""
         both = before.keys() & after.keys()
-        expect(both and all(before[p] == after[p] for p in both), "survivors keep their processes", (before, after))
+        expect(
+            both and all(before[p] == after[p] for p in both),
+            "survivors keep their processes",
+            (before, after),
+        )
 
 
 def events(ns: str, reason: str) -> list[str]:
@@ -192,7 +196,9 @@ def a_spare_takes_the_place_of_a_lost_worker() -> None:
     job = Watched(ns, "el")
     wait_state("el", ns, "Running")
     step = job.trains(2)
-    wait("the spare pod runs", lambda: len(job.pods()) == 3 and status_of("el", ns)["workers"] == "3/3", 120)
+    wait(
+        "the spare pod runs", lambda: len(job.pods()) == 3 and status_of("el", ns)["workers"] == "3/3", 120
+    )
     wait("the spare's process is ready", lambda: job.log().count("imports are done") == 3, 60)
     kubectl("delete", "pod", "-n", ns, "el-worker-1", "--grace-period=0", "--force")
     job.trains(2, step)

@@ -411,10 +411,11 @@ UNIT_TEST(an_elastic_job_has_bounds_and_defaults)
         assert_int_equal(o.n_warnings, 0);
         assert_true(options_are_elastic(&o));
         assert_int_equal(options_elastic(&o, &e, &err), 0);
-        (void)snprintf(
-            got, sizeof(got), "%u %u %u + %u, reset %d, wait %llu, exclude %g to %g",
-            e.start, e.min, e.max, e.spares, (int)e.reset_limit, (unsigned long long)e.timeout_ms,
-            (double)e.exclude_ns / 1e9, (double)e.exclude_max_ns / 1e9);
+        (void)snprintf(got, sizeof(got),
+                       "%u %u %u + %u, reset %d, wait %llu, exclude %g to %g", e.start,
+                       e.min, e.max, e.spares, (int)e.reset_limit,
+                       (unsigned long long)e.timeout_ms, (double)e.exclude_ns / 1e9,
+                       (double)e.exclude_max_ns / 1e9);
         assert_string_equal(got, rows[i].want);
     }
 }

@@ -55,8 +55,9 @@ UNIT_TEST(another_name_is_refused)
     struct err err = ERR_INIT;
 
     assert_int_equal(hosts_of("10.0.0.1", 2, 1, &out, &err), -EINVAL);
-    assert_string_equal(err.text, "HVD_CHECKIN_ADDR: 10.0.0.1 is not the name of worker "
-                                  "0, JOB-worker-0.JOB.NAMESPACE.svc");
+    assert_string_equal(err.text,
+                        "HVD_CHECKIN_ADDR: 10.0.0.1 is not the name of worker "
+                        "0, JOB-worker-0.JOB.NAMESPACE.svc");
 }
 
 UNIT_MAIN(NULL, NULL)

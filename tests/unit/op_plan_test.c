@@ -273,10 +273,10 @@ plan_make_pod(struct fixture *f, const struct node *w, enum role role, uint32_t 
     const struct hvd_job *job = (const struct hvd_job *)(const void *)f->job;
 
     if (!world && role == (job->elastic.is_set ? ROLE_LAUNCHER : ROLE_WORKER))
-        world = arena_printf(a, "%d %d", generation,
-                             (int)node_int(f->stored, "workerReplicas",
-                                           job->role[ROLE_WORKER].n)
-                                 + (int)job->elastic.spares);
+        world = arena_printf(
+            a, "%d %d", generation,
+            (int)node_int(f->stored, "workerReplicas", job->role[ROLE_WORKER].n)
+                + (int)job->elastic.spares);
     meta = node_child(b, pod, "metadata", NODE_OBJECT);
     node_set_str(b, meta, "namespace", "ns");
     node_set_str(b, meta, "name", arena_printf(a, "demo-%s-%u", role_name(role), i));

@@ -78,8 +78,8 @@ const char *hvd_cue_name(enum hvd_cue c)
         [CUE_REFUSED] = "refused", [CUE_DONE] = "done",       [CUE_DOOMED] = "doomed",
         [CUE_SUSPEND] = "suspend", [CUE_EXPIRED] = "expired", [CUE_BROKEN] = "broken",
         [CUE_REMAKE] = "remake",   [CUE_RESIZE] = "resize",   [CUE_CLEARED] = "cleared",
-        [CUE_SCALE] = "scale",     [CUE_REPLACE] = "replace",
-        [CUE_RENEW] = "renew",     [CUE_RUN] = "run",         [CUE_NONE] = "none",
+        [CUE_SCALE] = "scale",     [CUE_REPLACE] = "replace", [CUE_RENEW] = "renew",
+        [CUE_RUN] = "run",         [CUE_NONE] = "none",
     };
     _Static_assert(ARRAY_LEN(names) == CUE_COUNT, "one name per cue");
 

@@ -138,10 +138,17 @@ int hvd_decode_spec(const struct node *object,
                     struct hvd_job *ret,
                     struct strbuf *problems)
 {
-    static const char *const known[] = {
-        "slotsPerWorker", "framework", "successPolicy", "horovod",   "shmSize",
-        "rdma",           "runPolicy", "replicaSpecs",  "managedBy", "elasticPolicy",
-        NULL};
+    static const char *const known[] = {"slotsPerWorker",
+                                        "framework",
+                                        "successPolicy",
+                                        "horovod",
+                                        "shmSize",
+                                        "rdma",
+                                        "runPolicy",
+                                        "replicaSpecs",
+                                        "managedBy",
+                                        "elasticPolicy",
+                                        NULL};
     static const char *const frameworks[] = {
         [FRAMEWORK_HOROVOD] = "horovod", [FRAMEWORK_TENSORFLOW] = "tensorflow", NULL};
     static const char *const policies[] = {[SUCCESS_ALL_WORKERS] = "AllWorkers",

@@ -20,9 +20,7 @@
 #define MAX_RANKS   65536 /* of an elastic job: runtime/launch/core/elastic.c */
 #define SHORT_RUN_S 60
 
-void hvd_elastic_decode(const struct node *spec,
-                        struct hvd_job *job,
-                        struct strbuf *p)
+void hvd_elastic_decode(const struct node *spec, struct hvd_job *job, struct strbuf *p)
 {
     static const char *const known[] = {"minReplicas", "maxReplicas", "maxRestarts",
                                         "resetLimit",  "spares",      NULL};
@@ -65,14 +63,17 @@ void hvd_elastic_check(const struct hvd_job *job, struct strbuf *p)
     if (!e->is_set)
         return;
     if (job->framework != FRAMEWORK_HOROVOD)
-        strbuf_puts(p, PATH ": is for framework horovod, and framework is tensorflow\n");
+        strbuf_puts(p,
+                    PATH ": is for framework horovod, and framework is tensorflow\n");
     if (e->min > e->max)
         strbuf_printf(p, PATH ".minReplicas: %u is above %u, maxReplicas\n", e->min,
                       e->max);
     if (n < e->min)
-        strbuf_printf(p, REPLICAS ": %u is below %u, " PATH ".minReplicas\n", n, e->min);
+        strbuf_printf(p, REPLICAS ": %u is below %u, " PATH ".minReplicas\n", n,
+                      e->min);
     if (n > e->max)
-        strbuf_printf(p, REPLICAS ": %u is above %u, " PATH ".maxReplicas\n", n, e->max);
+        strbuf_printf(p, REPLICAS ": %u is above %u, " PATH ".maxReplicas\n", n,
+                      e->max);
     if (most > JOB_MAX_REPLICAS)
         strbuf_printf(p,
                       PATH ".spares: %u and maxReplicas, %u, are more than %d workers "

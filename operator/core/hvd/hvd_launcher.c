@@ -20,7 +20,8 @@
 #define LAUNCHER_MEMORY "128Mi"
 #define HOSTS_COMMAND   AGENT_COMMAND " hosts"
 
-static void put_option(struct build *b, struct node *command, const char *name, uint64_t n)
+static void
+put_option(struct build *b, struct node *command, const char *name, uint64_t n)
 {
     char text[24];
 
@@ -29,9 +30,8 @@ static void put_option(struct build *b, struct node *command, const char *name, 
     node_add_str(b, command, text);
 }
 
-static struct node *launcher_command(struct build *b,
-                                     const struct hvd_job *job,
-                                     const struct node *words)
+static struct node *
+launcher_command(struct build *b, const struct hvd_job *job, const struct node *words)
 {
     const struct hvd_elastic *e = &job->elastic;
     const char *timeout = job->knob[KNOB_START_TIMEOUT];
@@ -73,8 +73,8 @@ static struct node *launcher_resources(struct build *b)
 
 struct node *hvd_launcher_spec(struct build *b, const struct hvd_job *job)
 {
-    static const char *const of_pod[] = {"initContainers", "resourceClaims", "resources",
-                                         "topologySpreadConstraints"};
+    static const char *const of_pod[] = {"initContainers", "resourceClaims",
+                                         "resources", "topologySpreadConstraints"};
     static const char *const of_affinity[] = {"podAffinity", "podAntiAffinity"};
     static const char *const of_container[] = {"livenessProbe", "readinessProbe",
                                                "startupProbe", "lifecycle", "ports"};
@@ -90,8 +90,7 @@ struct node *hvd_launcher_spec(struct build *b, const struct hvd_job *job)
     for (size_t i = 0; i < ARRAY_LEN(of_container); i++)
         node_drop(first, of_container[i]);
     node_set(b, first, "resources", launcher_resources(b));
-    node_set(b, first, "command",
-             launcher_command(b, job, node_get(first, "command")));
+    node_set(b, first, "command", launcher_command(b, job, node_get(first, "command")));
     node_add(b, containers, first);
     node_set(b, spec, "containers", containers);
     return spec;

@@ -39,16 +39,13 @@
 #include "operator/core/hvd/hvd_crew.h"
 #include "operator/core/hvd/hvd_elastic.h"
 #include "operator/core/hvd/hvd_objects.h"
+#include "operator/core/hvd/hvd_plan_time.h"
 #include "operator/core/hvd/hvd_why.h"
 #include "operator/core/release.h"
 #include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 #include "runtime/contract/job_world.h"
-
-#define REFUSED_AGAIN_MS 30000 /* no watch reports that the cause is gone */
-#define END_S            30
-#define LEAVE_S          90 /* until a changed annotation is visible in a container */
 
 enum { STAGE_NEEDED, STAGE_PATCH, STAGE_DELETE, STAGE_ADD };
 
@@ -175,20 +172,6 @@ static void stop_pod(struct planning *g, enum role role, uint32_t i, const char 
         x->body = stop_patch(g);
 }
 
-/* When the remaining pods of a finished job are stopped or deleted; those that have not
- * begun are deleted at once. Agents of a failed job exit by themselves before, so that
- * their pods stay with their logs: the pod that caused the failure is often not the first
- * that the API server shows as failed. */
-static uint64_t stop_s(const struct verdict_query *q, const struct hvd_verdict *v)
-{
-    bool is_expired = strcmp(v->reason, "DeadlineExceeded") == 0;
-    bool waits = q->job->run.clean == CLEAN_NONE
-                 || (q->job->run.clean == CLEAN_RUNNING && v->state == STATE_FAILED
-                     && q->job->framework == FRAMEWORK_HOROVOD);
-
-    return waits && !is_expired ? v->was.completion_s + END_S : 0;
-}
-
 /* Of a finished job, by cleanPodPolicy None. A pod in which only another container
  * still runs has finished its work. */
 static void plan_stop(struct planning *g)
@@ -224,23 +207,9 @@ static void plan_clean(struct planning *g, enum clean_policy policy, bool is_ear
     }
 }
 
-/* Surplus, or patched with a world that does not contain it. */
-static bool worker_is_outside_world(const struct verdict_query *q, uint32_t i)
-{
-    const struct worker *w = &q->seen->crew[ROLE_WORKER].w[i];
-
-    return w->state == WORKER_SEEN && !w->pod->is_deleting
-           && (i >= q->job->role[ROLE_WORKER].n || crew_is_leaving(w->pod, i));
-}
-
 static bool worker_is_at_work(const struct pod *p)
 {
     return p->phase == POD_RUNNING && !pod_has_succeeded(p) && !pod_has_failed(p);
-}
-
-static uint64_t leave_s(const struct hvd_verdict *v)
-{
-    return v->was.resize_s ? v->was.resize_s + LEAVE_S : 0;
 }
 
 static void plan_delete_surplus(struct planning *g)
@@ -250,9 +219,9 @@ static void plan_delete_surplus(struct planning *g)
     for (uint32_t i = crew->n; i-- > 0;) {
         const struct pod *p = crew->w[i].pod;
 
-        if (worker_is_outside_world(g->q, i)
+        if (plan_is_outside(g->q, i)
             && (!worker_is_at_work(p)
-                || wall_wait_is_over(g->q->now_wall_s, leave_s(g->v), LEAVE_S)))
+                || wall_wait_is_over(g->q->now_wall_s, plan_leave_s(g->v), LEAVE_S)))
             drop_pod(g, STAGE_DELETE, ROLE_WORKER, i, p->uid);
     }
 }
@@ -278,7 +247,8 @@ static void plan_drop_gang(struct planning *g)
 
 static void plan_end_pods(struct planning *g)
 {
-    bool is_early = !wall_wait_is_over(g->q->now_wall_s, stop_s(g->q, g->v), END_S);
+    bool is_early =
+        !wall_wait_is_over(g->q->now_wall_s, plan_stop_s(g->q, g->v), END_S);
 
     plan_clean(g, g->job->run.clean, is_early);
     if (g->job->run.clean == CLEAN_NONE && !is_early)
@@ -364,16 +334,6 @@ hvd_worker_is_missing(const struct planning *g, enum role role, uint32_t index)
                    || (g->job->elastic.is_set && role == ROLE_WORKER)));
 }
 
-/* A worker of an elastic job whose pod has ended. */
-static bool worker_has_ended(const struct verdict_query *q, uint32_t i)
-{
-    const struct worker *w = &q->seen->crew[ROLE_WORKER].w[i];
-
-    return q->job->elastic.is_set && i < q->job->role[ROLE_WORKER].n
-           && w->state == WORKER_SEEN && !w->pod->is_deleting
-           && (pod_has_succeeded(w->pod) || pod_has_failed(w->pod));
-}
-
 /* Its name is needed for the next one. */
 static void plan_delete_ended(struct planning *g)
 {
@@ -382,7 +342,7 @@ static void plan_delete_ended(struct planning *g)
     for (uint32_t i = 0; i < crew->n; i++) {
         const struct pod *p = crew->w[i].pod;
 
-        if (worker_has_ended(g->q, i)
+        if (plan_has_ended(g->q, i)
             && wall_wait_is_over(g->q->now_wall_s, hvd_elastic_again_s(p),
                                  HVD_ELASTIC_AGAIN_S))
             drop_pod(g, STAGE_DELETE, ROLE_WORKER, i, p->uid);
@@ -480,14 +440,6 @@ static void plan_create(struct planning *g)
     }
 }
 
-bool hvd_plan_is_ttl_over(const struct verdict_query *q, const struct hvd_verdict *v)
-{
-    int64_t ttl_s = q->job->run.ttl_s;
-
-    return v->was_finished && ttl_s >= 0 && v->was.completion_s != 0
-           && q->now_wall_s >= v->was.completion_s + (uint64_t)ttl_s;
-}
-
 static void plan_explain(struct planning *g)
 {
     if (hvd_why_plan(g->q, g->v, STAGE_ADD, g->arena, g->plan) < 0)
@@ -555,77 +507,4 @@ int hvd_plan_make(const struct verdict_query *q,
     if (rc == 0)
         *ret = p;
     return rc;
-}
-
-/* --- time of the next sync ------------------------------------------------------- */
-
-static bool crews_expect_anything(const struct observed *seen)
-{
-    for (int r = 0; r < ROLE_COUNT; r++) {
-        for (uint32_t i = 0; i < seen->crew[r].n; i++) {
-            if (seen->crew[r].w[i].state == WORKER_EXPECTED)
-                return true;
-        }
-    }
-    return false;
-}
-
-static void requeue_at(uint64_t *ms, uint64_t now_s, uint64_t at_s)
-{
-    uint64_t wait_ms = at_s > now_s ? (at_s - now_s) * 1000u : 0;
-
-    if (wait_ms > 0 && (*ms == 0 || wait_ms < *ms))
-        *ms = wait_ms;
-}
-
-/* A PodGroup of a job without pods: found by a query, or a query without an answer. For
- * a finished job the query is not repeated. */
-static uint64_t drop_gang_ms(const struct verdict_query *q, const struct hvd_verdict *v)
-{
-    if (!v->was_finished && v->was.state != STATE_SUSPENDED)
-        return 0;
-    for (size_t i = 0; i < ARRAY_LEN(gangs); i++) {
-        enum fact_state state = q->seen->fact[gangs[i]].state;
-
-        if (state == FACT_THERE)
-            return DROP_AGAIN_MS;
-        if (state == FACT_UNKNOWN && !v->was_finished
-            && object_is_required(q->job, q->cfg, gangs[i]))
-            return EXPECT_LOOK_MS;
-    }
-    return 0;
-}
-
-uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct hvd_verdict *v)
-{
-    const struct hvd_run *run = &q->job->run;
-    uint64_t now_s = q->now_wall_s, ms = drop_gang_ms(q, v);
-
-    if (v->was_finished) {
-        requeue_at(&ms, now_s, stop_s(q, v));
-        if (run->ttl_s >= 0 && v->was.completion_s != 0)
-            requeue_at(&ms, now_s, v->was.completion_s + (uint64_t)run->ttl_s);
-        return ms;
-    }
-    if (crews_expect_anything(q->seen) && ms == 0)
-        ms = EXPECT_LOOK_MS;
-    if (q->outcome->trouble == TROUBLE_REJECTED && !state_is_final(v->state)
-        && !q->outcome->is_of_spec && (ms == 0 || ms > REFUSED_AGAIN_MS))
-        ms = REFUSED_AGAIN_MS;
-    requeue_at(&ms, now_s, v->settle_s);
-    requeue_at(&ms, now_s, hvd_why_next_s(q, v));
-    if (v->state == STATE_RESTARTING)
-        requeue_at(&ms, now_s, v->next_restart_s);
-    if (v->state == STATE_RESTARTING || v->state == STATE_SUSPENDED)
-        requeue_at(&ms, now_s, crew_stuck(q->seen, now_s).due_s);
-    for (uint32_t i = 0; i < q->seen->crew[ROLE_WORKER].n; i++) {
-        if (worker_is_outside_world(q, i))
-            requeue_at(&ms, now_s, leave_s(v));
-        if (worker_has_ended(q, i))
-            requeue_at(&ms, now_s,
-                       hvd_elastic_again_s(q->seen->crew[ROLE_WORKER].w[i].pod));
-    }
-    if (run->deadline_s >= 0 && v->was.start_s != 0 && v->state != STATE_SUSPENDED)
-        requeue_at(&ms, now_s, v->was.start_s + (uint64_t)run->deadline_s);
-    return ms;
 }

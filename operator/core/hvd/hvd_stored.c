@@ -42,10 +42,10 @@ void hvd_stored_read(const struct node *status, struct hvd_stored *ret)
     s.workers = stored_count(status, "workerReplicas");
     s.restarts = stored_count(status, "restarts");
     s.replacements = stored_count(status, "replacements");
-    index_set_read(node_str(node_get(node_get(status, "replicaStatuses"),
-                                     role_title(ROLE_WORKER)),
-                            "lostIndexes"),
-                   &s.lost);
+    index_set_read(
+        node_str(node_get(node_get(status, "replicaStatuses"), role_title(ROLE_WORKER)),
+                 "lostIndexes"),
+        &s.lost);
     s.worker_replacements = stored_count(status, "workerReplacements");
     s.start_s = stored_seconds(status, "startTime");
     s.completion_s = stored_seconds(status, "completionTime");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stored status and observations -> cue (hvd_cycle.c) and the values of the new status.
+/* Stored status and observations -> cue (hvd_cycle.c) and the values of the new status;
+ * their texts are in hvd_verdict_text.c.
  *
  * Invariants
  *  1. A finished job does not change: the stored status has priority over observations.
@@ -19,42 +20,9 @@
 
 #include "operator/core/hvd/hvd_class.h"
 #include "operator/core/hvd/hvd_crew.h"
-#include "operator/core/hvd/hvd_loss.h"
-#include "operator/core/hvd/hvd_why.h"
+#include "operator/core/hvd/hvd_verdict_work.h"
 #include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
-
-struct verdict_work {
-    const struct verdict_query *q;
-    const struct hvd_job *job;
-    struct arena *arena;
-    struct hvd_verdict *v;
-    uint32_t n_pods, n_running; /* of all roles; running in this world, or succeeded */
-    uint32_t n_able;            /* elastic: workers that run and will continue to */
-    bool has_launcher;          /* elastic: the launcher runs */
-    struct hvd_loss loss;       /* elastic */
-    bool is_worn_out;           /* the cause is that of too many losses */
-    bool is_made;               /* no seat is empty */
-    bool has_run, is_done;
-    bool has_met;        /* a pod failed in a way that requires agents that met */
-    bool is_old_world;   /* a worker cannot be scaled in place: it has no world, or
-                          is_old_runtime */
-    bool is_old_runtime; /* a worker has another runtime than a new one would have */
-    bool is_other_size;  /* no status yet, and a worker's world has another size */
-    bool is_out_of_memory;
-};
-
-static const char *verdict_keep_text(struct verdict_work *w, const char *text)
-{
-    if (!text)
-        w->is_out_of_memory = true;
-    return text ? text : "";
-}
-
-static const char *or_empty(const char *s)
-{
-    return s ? s : "";
-}
 
 /* --- counting -------------------------------------------------------------------- */
 
@@ -77,8 +45,8 @@ static void count_pod(struct verdict_work *w, enum role role, const struct pod *
     t->ready += p->phase == POD_RUNNING && p->is_ready && !p->is_deleting;
     t->failed += pod_has_failed(p);
     w->n_running += pod_has_succeeded(p) || (p->phase == POD_RUNNING && is_current);
-    w->n_able += role == ROLE_WORKER && p->phase == POD_RUNNING && !has_ended
-                 && !p->is_deleting;
+    w->n_able +=
+        role == ROLE_WORKER && p->phase == POD_RUNNING && !has_ended && !p->is_deleting;
     w->has_launcher |= role == ROLE_LAUNCHER && p->phase == POD_RUNNING && is_current;
     if (w->job->elastic.is_set && p->is_deleting)
         w->is_made = false; /* the next one has its name */
@@ -124,7 +92,7 @@ static bool verdict_has_succeeded(const struct verdict_work *w, enum role role)
 }
 
 /* TensorFlow's first task is the chief where there is one. */
-static enum role first_role(const struct hvd_job *job)
+enum role verdict_first_role(const struct hvd_job *job)
 {
     return job->role[ROLE_CHIEF].is_set ? ROLE_CHIEF : ROLE_WORKER;
 }
@@ -132,13 +100,13 @@ static enum role first_role(const struct hvd_job *job)
 /* After the pods were counted. */
 static bool verdict_is_first_done(const struct verdict_work *w)
 {
-    return index_set_has(&w->v->completed[first_role(w->job)], 0);
+    return index_set_has(&w->v->completed[verdict_first_role(w->job)], 0);
 }
 
 /* Worker 0 is in every world, and Horovod's agents exit with 0 when all ranks of the
  * world have. The other pods need only the time to end: one that is deleted before it
  * did, or was created later for a larger world, is not waited for. */
-static bool verdict_is_world_done(const struct verdict_work *w)
+bool verdict_is_world_done(const struct verdict_work *w)
 {
     const struct pod *first, *p;
 
@@ -198,7 +166,7 @@ static bool verdict_is_expired(const struct verdict_work *w)
 }
 
 /* True if this operator refuses the spec. */
-static bool verdict_is_refused(const struct verdict_work *w)
+bool verdict_is_refused(const struct verdict_work *w)
 {
     return w->q->outcome->trouble == TROUBLE_REJECTED && w->q->outcome->is_of_spec;
 }
@@ -228,8 +196,7 @@ static bool verdict_is_unfit(const struct verdict_work *w)
                                  : was->generation <= 1 && !was->is_created;
 }
 
-/* Without spares. */
-static uint32_t world_workers(const struct hvd_job *job)
+uint32_t verdict_world_workers(const struct hvd_job *job)
 {
     return job->role[ROLE_WORKER].n - job->elastic.spares;
 }
@@ -237,7 +204,7 @@ static uint32_t world_workers(const struct hvd_job *job)
 /* False after workers have succeeded, because these would not run again. */
 static bool verdict_is_resized(const struct verdict_work *w)
 {
-    bool is_other = w->job->spec_workers != world_workers(w->job)
+    bool is_other = w->job->spec_workers != verdict_world_workers(w->job)
                     || (w->v->was.is_new && w->is_other_size);
 
     return job_is_live(w) && is_other && !verdict_is_refused(w)
@@ -253,9 +220,8 @@ static bool class_is_final(const struct verdict_work *w, enum rule_action class)
 
 static enum hvd_cue verdict_choose_resize(const struct verdict_work *w)
 {
-    bool is_in_place =
-        w->job->framework == FRAMEWORK_HOROVOD && !w->job->role[ROLE_LAUNCHER].is_set
-        && !w->is_old_world;
+    bool is_in_place = w->job->framework == FRAMEWORK_HOROVOD
+                       && !w->job->role[ROLE_LAUNCHER].is_set && !w->is_old_world;
 
     return w->job->elastic.is_set ? CUE_SCALE : is_in_place ? CUE_RESIZE : CUE_REMAKE;
 }
@@ -265,8 +231,7 @@ static bool verdict_is_mixed(const struct verdict_work *w)
 {
     return (w->v->was.state == STATE_PENDING
             || (w->v->was.state == STATE_RUNNING && w->job->elastic.is_set))
-           && !w->is_made && w->is_old_runtime
-           && w->job->framework == FRAMEWORK_HOROVOD
+           && !w->is_made && w->is_old_runtime && w->job->framework == FRAMEWORK_HOROVOD
            && w->v->tally[ROLE_WORKER].succeeded == 0;
 }
 
@@ -307,258 +272,6 @@ static enum hvd_cue verdict_choose_cue(const struct verdict_work *w,
     return CUE_NONE;
 }
 
-/* --- the values of the new status ------------------------------------------------ */
-
-static void
-verdict_set_reason(struct verdict_work *w, const char *reason, const char *message)
-{
-    w->v->reason = reason;
-    w->v->message = verdict_keep_text(w, message);
-}
-
-/* The text of the stored condition. */
-static void verdict_repeat_condition(struct verdict_work *w, const char *type)
-{
-    const struct node *c = condition_find(w->job->meta.status, type);
-
-    w->v->reason = or_empty(node_str(c, "reason"));
-    w->v->message = or_empty(node_str(c, "message"));
-}
-
-static const char *failed_message(struct verdict_work *w)
-{
-    uint32_t n = w->v->was.restarts;
-
-    if (n == 0)
-        return w->v->cause.message;
-    return arena_printf(w->arena, "after %u restart%s: %s", n, n == 1 ? "" : "s",
-                        w->v->cause.message);
-}
-
-static void begin_restart(struct verdict_work *w, enum rule_action class)
-{
-    struct hvd_verdict *v = w->v;
-    uint64_t now_s = w->q->now_wall_s, wait_s = 0;
-    char when[40] = "at once";
-
-    if (class == RULE_RESTART)
-        wait_s = restart_backoff_s(++v->restarts);
-    else
-        v->replacements++;
-    if (class == RULE_IGNORE && v->was.restarted_s + REPLACE_APART_S > now_s)
-        wait_s = v->was.restarted_s + REPLACE_APART_S - now_s;
-    if (wait_s > REPLACE_APART_S && class == RULE_IGNORE)
-        wait_s = REPLACE_APART_S; /* the clock was set back */
-    v->next_restart_s = now_s + wait_s;
-    if (wait_s > 0)
-        (void)snprintf(when, sizeof(when), "in %llu s", (unsigned long long)wait_s);
-    if (class == RULE_RESTART)
-        verdict_set_reason(w, "JobRestarting",
-                           arena_printf(w->arena, "restart %u of %u %s after: %s",
-                                        v->restarts, w->job->run.backoff_limit, when,
-                                        v->cause.message));
-    else
-        verdict_set_reason(w, "JobRestarting",
-                           arena_printf(w->arena, "restart %s, not counted, after: %s",
-                                        when, v->cause.message));
-}
-
-static void note_scaled(struct verdict_work *w)
-{
-    char from[32] = ""; /* not known before the first status */
-
-    if (!w->v->was.is_new)
-        (void)snprintf(from, sizeof(from), "from %u ", world_workers(w->job));
-    w->v->scaled = verdict_keep_text(w, arena_printf(w->arena, "scaled %sto %u workers",
-                                                     from, w->job->spec_workers));
-}
-
-/* Of those, some pods may have disappeared while no operator ran. */
-static uint32_t verdict_count_succeeded(const struct verdict_work *w)
-{
-    uint32_t n = w->v->tally[ROLE_WORKER].succeeded;
-    const struct pod *first = NULL;
-
-    (void)crew_seat(w->job, w->q->seen, ROLE_WORKER, 0, &first);
-    if (verdict_is_world_done(w) && first->world_workers > n)
-        n = first->world_workers;
-    return n;
-}
-
-static void verdict_set_done(struct verdict_work *w)
-{
-    uint32_t n = verdict_count_succeeded(w);
-
-    switch (w->job->success) {
-    case SUCCESS_ALL_WORKERS:
-        verdict_set_reason(w, "AllWorkersSucceeded",
-                           arena_printf(w->arena, "all %u workers succeeded", n));
-        break;
-    case SUCCESS_WORKER0:
-        verdict_set_reason(w, "Worker0Succeeded",
-                           first_role(w->job) == ROLE_CHIEF ? "the chief succeeded"
-                                                            : "worker 0 succeeded");
-        break;
-    case SUCCESS_LAUNCHER:
-        verdict_set_reason(w, "LauncherSucceeded", "the launcher succeeded");
-        break;
-    }
-}
-
-/* Appended to the message of a job whose new spec is refused. */
-static const char *verdict_refusal_text(struct verdict_work *w)
-{
-    return verdict_is_refused(w) ? verdict_keep_text(
-               w, arena_printf(w->arena, "; the spec is refused: %s",
-                               w->q->outcome->message))
-                                 : "";
-}
-
-static void verdict_set_pending(struct verdict_work *w)
-{
-    struct hvd_verdict *v = w->v;
-    bool is_plain = w->n_pods == w->job->role[ROLE_WORKER].n;
-
-    if (hvd_why(w->q, w->n_pods,
-                is_plain ? v->tally[ROLE_WORKER].running : w->n_running, w->arena,
-                &v->why)
-        < 0) {
-        w->is_out_of_memory = true;
-        return;
-    }
-    verdict_set_reason(
-        w, "WorkersNotRunning",
-        arena_printf(w->arena, "%s%s", v->why.text, verdict_refusal_text(w)));
-}
-
-/* An elastic job runs without some of its workers. */
-static void verdict_set_partly_running(struct verdict_work *w)
-{
-    if (hvd_why(w->q, w->n_pods, w->n_able + w->has_launcher, w->arena, &w->v->why) < 0)
-        w->is_out_of_memory = true;
-    else
-        verdict_set_reason(w, "WorkersRunning",
-                           arena_printf(w->arena, "%s%s", w->v->why.text,
-                                        verdict_refusal_text(w)));
-}
-
-static void verdict_set_running(struct verdict_work *w)
-{
-    bool is_plain = w->n_pods == w->job->role[ROLE_WORKER].n;
-
-    if (w->job->elastic.is_set && w->n_able + w->has_launcher < w->n_pods) {
-        verdict_set_partly_running(w);
-        return;
-    }
-    verdict_set_reason(
-        w, "AllWorkersRunning",
-        arena_printf(w->arena, "all %u %s run%s%s", w->n_pods,
-                     is_plain ? "workers" : "pods",
-                     verdict_keep_text(
-                         w, why_not_met(&w->job->meta, w->q->seen->live, w->arena)),
-                     verdict_refusal_text(w)));
-}
-
-static void verdict_set_suspended(struct verdict_work *w)
-{
-    verdict_set_reason(
-        w, "JobSuspended",
-        arena_printf(
-            w->arena, "%s%s",
-            verdict_keep_text(w, why_suspended(&w->job->meta, w->q->seen->inquiry,
-                                               w->v->was.suspended_s, w->arena)),
-            verdict_refusal_text(w)));
-}
-
-static void verdict_set_unchanged(struct verdict_work *w)
-{
-    switch (w->v->state) {
-    case STATE_PENDING:
-        verdict_set_pending(w);
-        break;
-    case STATE_RUNNING:
-        verdict_set_running(w);
-        break;
-    case STATE_RESTARTING:
-        verdict_repeat_condition(w, "Restarting");
-        break;
-    case STATE_SUSPENDED:
-        verdict_set_suspended(w);
-        break;
-    case STATE_SUCCEEDED:
-        verdict_repeat_condition(w, "Succeeded");
-        break;
-    case STATE_FAILED:
-        verdict_repeat_condition(w, "Failed");
-        break;
-    }
-}
-
-static void verdict_set_step(struct verdict_work *w, enum rule_action class)
-{
-    const struct sync_outcome *o = w->q->outcome;
-
-    switch (w->v->cue) {
-    case CUE_REFUSED:
-        verdict_set_reason(w, o->reason, o->message);
-        break;
-    case CUE_DONE:
-        verdict_set_done(w);
-        break;
-    case CUE_DOOMED:
-        verdict_set_reason(w, w->v->cause.reason, failed_message(w));
-        break;
-    case CUE_SUSPEND:
-        verdict_set_suspended(w);
-        break;
-    case CUE_EXPIRED:
-        verdict_set_reason(w, "DeadlineExceeded",
-                           arena_printf(w->arena,
-                                        "the job was active for longer than its "
-                                        "activeDeadlineSeconds, %lld s",
-                                        (long long)w->job->run.deadline_s));
-        break;
-    case CUE_BROKEN:
-        begin_restart(w, class);
-        break;
-    case CUE_REMAKE:
-        w->v->next_restart_s = w->q->now_wall_s;
-        note_scaled(w);
-        verdict_set_reason(
-            w, "JobScaled",
-            arena_printf(w->arena, "%s: all pods are recreated", w->v->scaled));
-        break;
-    case CUE_RENEW:
-        w->v->next_restart_s = w->q->now_wall_s;
-        verdict_set_reason(
-            w, "RuntimeChanged",
-            "pods are missing, and the operator's runtime image is not that of the "
-            "existing pods: all pods are recreated");
-        break;
-    case CUE_RESIZE:
-        note_scaled(w);
-        verdict_set_reason(w, "WorkersNotRunning", w->v->scaled);
-        break;
-    case CUE_SCALE:
-        note_scaled(w);
-        verdict_set_unchanged(w);
-        break;
-    case CUE_REPLACE:
-        w->v->replaced = w->loss.text;
-        verdict_set_unchanged(w);
-        break;
-    case CUE_CLEARED:
-        verdict_set_pending(w);
-        break;
-    case CUE_RUN:
-        verdict_set_running(w);
-        break;
-    case CUE_NONE:
-        verdict_set_unchanged(w);
-        break;
-    }
-}
-
 /* By the clock of the reporting node, which may be slightly ahead. */
 static uint64_t settles_s(const struct cause *c, uint64_t now_s)
 {
@@ -580,7 +293,7 @@ static void settle_world(struct verdict_work *w)
         v->generation = 1;
     if (is_begun)
         v->generation++;
-    v->workers = world_workers(w->job);
+    v->workers = verdict_world_workers(w->job);
     if (v->state == STATE_SUSPENDED)
         v->workers = 0;
     else if (is_begun || v->state == STATE_RESTARTING)

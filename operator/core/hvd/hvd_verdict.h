@@ -30,8 +30,9 @@ struct hvd_verdict {
     const char *reason, *message;           /* those of the state's condition */
     bool has_cause;                         /* cause is set, to be stored */
     struct cause cause;
-    const char *scaled; /* CUE_RESIZE, CUE_SCALE, CUE_REMAKE: "scaled from 2 to 4 workers" */
-    struct why why;     /* why not all pods run: PENDING, or RUNNING of an elastic job */
+    const char
+        *scaled; /* CUE_RESIZE, CUE_SCALE, CUE_REMAKE: "scaled from 2 to 4 workers" */
+    struct why why; /* why not all pods run: PENDING, or RUNNING of an elastic job */
 };
 
 struct verdict_query {

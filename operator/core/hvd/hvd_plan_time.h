@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What hvd_plan.c needs to know of times. Pure. */
+#ifndef OPERATOR_CORE_HVD_HVD_PLAN_TIME_H
+#define OPERATOR_CORE_HVD_HVD_PLAN_TIME_H
+
+#include "operator/core/hvd/hvd_plan.h"
+
+#define END_S   30
+#define LEAVE_S 90 /* until a changed annotation is visible in a container */
+
+/* A finished job: when its remaining pods are stopped or deleted. */
+uint64_t plan_stop_s(const struct verdict_query *q, const struct hvd_verdict *v);
+/* When surplus pods that run are deleted; 0: at once. */
+uint64_t plan_leave_s(const struct hvd_verdict *v);
+/* Worker i is surplus, or was patched with a world that does not contain it. */
+bool plan_is_outside(const struct verdict_query *q, uint32_t i);
+/* Worker i of an elastic job has a pod that has ended. */
+bool plan_has_ended(const struct verdict_query *q, uint32_t i);
+
+#endif
