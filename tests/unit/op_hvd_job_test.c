@@ -4,6 +4,8 @@
 #include "tests/unit/unit.h"
 
 #include "operator/core/hvd/hvd_devices.h"
+#include "operator/core/hvd/hvd_elastic.h"
+#include "operator/core/hvd/hvd_stored.h"
 #include "runtime/base/mem.h"
 #include "tests/unit/hvd_job_fixture.h"
 #include "tests/unit/torture.h"
@@ -208,6 +210,8 @@ UNIT_TEST(rules_are_kept_in_order)
 
 /* --- sentences ------------------------------------------------------------------- */
 
+#define ELASTIC(min, max)                                                              \
+    "elasticPolicy: {minReplicas: " #min ", maxReplicas: " #max "}, "
 #define RULE "spec.runPolicy.failureRules[0]"
 
 static const struct {
@@ -346,6 +350,43 @@ static const struct {
      RULE ".onReasons[0]: must be a word such as OOMKilled"},
     {RULES "{action: Fail, onReason: [A]}]}, " ROLES,
      RULE ".onReason: is unknown to this version of hvd-operator"},
+    {"elasticPolicy: {}, " ROLES, "spec.elasticPolicy.minReplicas: missing"},
+    {"elasticPolicy: {minReplicas: 1}, " ROLES,
+     "spec.elasticPolicy.maxReplicas: missing"},
+    {"elasticPolicy: {minReplicas: 0, maxReplicas: 1}, " ROLES,
+     "spec.elasticPolicy.minReplicas: 0 is below 1"},
+    {ELASTIC(3, 2) ROLES, "spec.elasticPolicy.minReplicas: 3 is above 2, maxReplicas"},
+    {ELASTIC(2, 3) ROLES, "spec.replicaSpecs.Worker.replicas: 1 is below 2, "
+                          "spec.elasticPolicy.minReplicas"},
+    {ELASTIC(1, 3) "replicaSpecs: {Worker: {replicas: 4, " TEMPLATE "}}",
+     "spec.replicaSpecs.Worker.replicas: 4 is above 3, spec.elasticPolicy.maxReplicas"},
+    {"elasticPolicy: {minReplicas: 1, maxReplicas: 8192, spares: 1}, " ROLES,
+     "spec.elasticPolicy.spares: 1 and maxReplicas, 8192, are more than 8192 workers "
+     "together"},
+    {"slotsPerWorker: 16, elasticPolicy: {minReplicas: 1, maxReplicas: 4096, spares: "
+     "1}, " ROLES,
+     "spec.elasticPolicy.maxReplicas: 4096 and spares, 1, of 16 slots are more than "
+     "the 65536 ranks of an elastic job"},
+    {"elasticPolicy: {minReplicas: 1, maxReplicas: 2, maxRestart: 1}, " ROLES,
+     "spec.elasticPolicy.maxRestart: is unknown to this version of hvd-operator"},
+    {TF ", " ELASTIC(1, 2) ROLES, "spec.elasticPolicy: is for framework horovod, and "
+                                  "framework is tensorflow"},
+    {"successPolicy: AllWorkers, " ELASTIC(1, 2) ROLES,
+     "spec.successPolicy: must be Launcher with elasticPolicy: the job ends with the "
+     "launcher pod that the operator adds"},
+    {ELASTIC(1, 2) "replicaSpecs: {Worker: {template: {spec: {containers: [{name: c, "
+                   "image: i}]}}}}",
+     PATH ".command: missing"},
+    {ELASTIC(1, 2) "replicaSpecs: {Worker: {" TEMPLATE "}, Launcher: {" TEMPLATE "}}",
+     PATH ".command: with a Launcher the workers run hvd-agent serve"},
+    {ELASTIC(1, 2) "replicaSpecs: {Worker: {template: {spec: {containers: [" C
+                   "], volumes: [{name: ringmaster-world}]}}}}",
+     "volumes[0].name: \"ringmaster-world\" is used by Ringmaster itself"},
+    {ELASTIC(1, 2) "replicaSpecs: {Worker: {template: {spec: {containers: [{name: c, "
+                   "image: i}]}}}, Launcher: {template: {spec: {containers: [{name: c, "
+                   "image: i, command: [x], env: [{name: HVD_WORLD_FILE}]}]}}}}",
+     "Launcher.template.spec.containers[0].env[0].name: HVD_WORLD_FILE is set by the "
+     "operator; remove it"},
 };
 
 UNIT_TEST(each_problem_has_a_message)
@@ -356,6 +397,60 @@ UNIT_TEST(each_problem_has_a_message)
         open_job(&f, "d", wrong[i].spec, NULL);
         if (!strstr(strbuf_str(&f.problems), wrong[i].problem))
             fail_msg("%s: says \"%s\"", wrong[i].spec, strbuf_str(&f.problems));
+    }
+}
+
+UNIT_TEST(an_elastic_job_has_bounds_and_a_launcher)
+{
+    struct fixture f;
+
+    open_good(&f, ELASTIC(1, 2) ROLES);
+    assert_true(f.job.elastic.is_set);
+    assert_int_equal(f.job.elastic.min, 1);
+    assert_int_equal(f.job.elastic.max, 2);
+    assert_int_equal(f.job.elastic.spares, 0);
+    assert_int_equal(f.job.elastic.max_restarts, -1);
+    assert_int_equal(f.job.elastic.reset_limit, -1);
+    assert_true(f.job.elastic.makes_launcher);
+    assert_int_equal(f.job.role[ROLE_LAUNCHER].n, 1);
+    assert_int_equal(f.job.success, SUCCESS_LAUNCHER);
+    fixture_release(&f);
+    open_good(&f,
+              "elasticPolicy: {minReplicas: 2, maxReplicas: 9, spares: 3, "
+              "maxRestarts: 0, resetLimit: 5}, replicaSpecs: {Worker: {replicas: 2, "
+              "template: {spec: {containers: [{name: c, image: i}]}}}, Launcher: "
+              "{" TEMPLATE "}}");
+    assert_int_equal(f.job.elastic.spares, 3);
+    assert_int_equal(f.job.elastic.max_restarts, 0);
+    assert_int_equal(f.job.elastic.reset_limit, 5);
+    assert_false(f.job.elastic.makes_launcher);
+    assert_int_equal(hvd_most_workers(&f.job), 12);
+    fixture_release(&f);
+    open_good(&f, ROLES);
+    assert_false(f.job.elastic.is_set);
+    assert_int_equal(hvd_most_workers(&f.job), 1);
+    fixture_release(&f);
+}
+
+UNIT_TEST(the_size_of_an_elastic_job_is_with_its_spares)
+{
+    static const struct {
+        const char *status;
+        uint32_t pods, wanted;
+    } t[] = {{"{}", 3, 2},
+             {"{state: Running, generation: 2, workerReplicas: 4}", 5, 2},
+             {"{state: Suspended, generation: 2, workerReplicas: 0}", 3, 2}};
+
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        CLEANUP(fixture_release) struct fixture f;
+
+        open_job(&f, "d",
+                 "elasticPolicy: {minReplicas: 1, maxReplicas: 9, spares: 1}, "
+                 "replicaSpecs: {Worker: {replicas: 2, " TEMPLATE "}}",
+                 t[i].status);
+        hvd_stored_apply(&f.job, false);
+        assert_int_equal(f.job.role[ROLE_WORKER].n, t[i].pods);
+        assert_int_equal(f.job.spec_workers, t[i].wanted);
     }
 }
 
