@@ -29,7 +29,7 @@ struct story {
     struct arena arena;
     struct build b;
     struct node *job;
-    const struct node *workers; /* of the last sync that has some */
+    const struct node *workers, *launcher; /* of the last sync that has some */
 };
 
 static const char job_yaml[] =
@@ -58,15 +58,17 @@ static char *story_text(const struct node *o, const char *key)
 }
 
 /* Without times: those of a story need no document. */
-static struct pod *story_new_pod(struct story *t, uint32_t i)
+static struct pod *story_new_pod(struct story *t, enum role role, uint32_t i)
 {
     struct pod *p = arena_calloc(&t->arena, 1, sizeof(*p));
     struct node *o = node_object(&t->b);
     struct node *meta = node_child(&t->b, o, "metadata", NODE_OBJECT);
 
     node_set_str(&t->b, meta, "namespace", "ns");
-    node_set_str(&t->b, meta, "name", arena_printf(&t->arena, "demo-worker-%u", i));
-    node_set_str(&t->b, meta, "uid", arena_printf(&t->arena, "uid-%u", i));
+    node_set_str(&t->b, meta, "name",
+                 arena_printf(&t->arena, "demo-%s-%u", role_name(role), i));
+    node_set_str(&t->b, meta, "uid",
+                 arena_printf(&t->arena, "uid-%s-%u", role_name(role), i));
     assert_int_equal(
         pod_decode(KUBE_JOB, o, arena_alloc(&t->arena, POD_CONDITIONS_SIZE), p, NULL),
         0);
@@ -75,11 +77,13 @@ static struct pod *story_new_pod(struct story *t, uint32_t i)
 
 static void story_load_pod(struct story *t,
                            const struct node *o,
+                           enum role role,
                            uint32_t i,
                            const struct hvd_job *job,
                            struct worker *ret)
 {
-    struct pod *p = story_new_pod(t, i);
+    struct pod *p = story_new_pod(t, role, i);
+    bool has_world = role == (job->elastic.is_set ? ROLE_LAUNCHER : ROLE_WORKER);
     bool has_exit = node_get(o, "exit") != NULL;
     bool runs = node_get(o, "run") || node_bool(o, "runs", false);
     bool is_refused = node_str(o, "unscheduled") != NULL;
@@ -88,10 +92,10 @@ static void story_load_pod(struct story *t,
         p->node = arena_printf(&t->arena, "n%u", i);
     p->waiting = story_text(o, is_refused ? "unscheduled" : "waiting");
     p->usual = is_refused ? 2 : 0; /* PodScheduled=False */
-    p->role = ROLE_WORKER;
+    p->role = (int)role;
     p->generation = (uint32_t)node_int(o, "generation", job->world_generation);
-    p->world_generation = p->generation;
-    p->world_workers = job->role[ROLE_WORKER].n;
+    p->world_generation = has_world ? p->generation : 0;
+    p->world_workers = has_world ? job->role[ROLE_WORKER].n : 0;
     p->phase = runs ? POD_RUNNING : POD_PENDING;
     if (has_exit)
         p->phase = node_int(o, "exit", 0) ? POD_FAILED : POD_SUCCEEDED;
@@ -127,24 +131,38 @@ static void story_load_live(const struct node *o, uint64_t now_s, struct live_re
         *to[i] = 1000u * (uint64_t)node_item(ms, i)->u.i;
 }
 
+static void story_load_crew(struct story *t,
+                            const struct node *list,
+                            enum role role,
+                            const struct hvd_job *job,
+                            struct crew *ret)
+{
+    uint32_t n = job->role[role].n, i = 0;
+    struct worker *w;
+
+    if (list && list->n > n)
+        n = (uint32_t)list->n;
+    w = arena_calloc(&t->arena, n + 1, sizeof(*w));
+    for (const struct node *c = list ? list->first : NULL; c; c = c->next)
+        story_load_pod(t, c, role, i, job, &w[i]), i++;
+    *ret = (struct crew){.w = w, .n = n};
+}
+
 static void story_observe(struct story *t,
                           const struct node *sync,
                           const struct hvd_job *job,
                           uint64_t now_s,
                           struct observed *ret)
 {
-    uint32_t n = job->role[ROLE_WORKER].n, i = 0;
     struct live_report *live = arena_calloc(&t->arena, 1, sizeof(*live));
-    struct worker *w;
 
+    *ret = (struct observed){.live = NULL};
     if (node_get(sync, "workers"))
         t->workers = node_get(sync, "workers");
-    if (t->workers && t->workers->n > n)
-        n = (uint32_t)t->workers->n;
-    w = arena_calloc(&t->arena, n, sizeof(*w));
-    for (const struct node *c = t->workers ? t->workers->first : NULL; c; c = c->next)
-        story_load_pod(t, c, i, job, &w[i]), i++;
-    *ret = (struct observed){.crew[ROLE_WORKER] = {.w = w, .n = n}};
+    if (node_get(sync, "launcher"))
+        t->launcher = node_get(sync, "launcher");
+    story_load_crew(t, t->workers, ROLE_WORKER, job, &ret->crew[ROLE_WORKER]);
+    story_load_crew(t, t->launcher, ROLE_LAUNCHER, job, &ret->crew[ROLE_LAUNCHER]);
     ret->fact[KUBE_SECRET].state = ret->fact[KUBE_SERVICE].state = FACT_THERE;
     if (node_get(sync, "live")) {
         story_load_live(node_get(sync, "live"), now_s, live);
