@@ -152,6 +152,19 @@ def stop(job: Watched) -> None:
     expect("launcher" in status["message"], "its launcher has succeeded", status["message"])
 
 
+@suite.test
+def the_example_trains_to_its_end_while_it_is_scaled() -> None:
+    ns = namespace("e2e-elastic-example")
+    kubectl("apply", "-n", ns, "-f", str(ROOT / "manifests/examples/elastic.yaml"))
+    job = Watched(ns, "elastic")
+    wait_state("elastic", ns, "Running")
+    step = job.trains(2)
+    scale(ns, "elastic", 3)
+    job.trains(3, step)
+    wait_state("elastic", ns, "Succeeded")
+    expect("step 600 of a world of 3" in job.log(), "the last step", job.log()[-400:])
+
+
 def scale(ns: str, name: str, n: int) -> None:
     kubectl("scale", "horovodjob", name, "-n", ns, f"--replicas={n}")
 

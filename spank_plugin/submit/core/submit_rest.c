@@ -45,6 +45,7 @@ static const struct {
      "the nodes let it lock memory"},
     {"spec.horovod", used},
     {"spec.managedBy", reason_none},
+    {"spec.elasticPolicy", used},
     {"spec.runPolicy", inside},
     {"spec.runPolicy.cleanPodPolicy",
      "is not needed: Slurm stops all processes of a job that has ended"},
