@@ -10,6 +10,7 @@
 #include "operator/core/inject.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "operator/doc/base64.h"
@@ -17,7 +18,10 @@
 #include "runtime/base/sha256.h"
 #include "runtime/contract/env_table.h"
 
-#define INSTALL_UID 65532 /* where the pod does not choose one */
+#define INSTALL_UID     65532 /* where the pod does not choose one */
+#define DEFAULT_GRACE_S 30    /* Kubernetes' */
+#define END_S           5     /* SIGTERM until SIGKILL, of ranks that did not leave */
+#define MAX_LEAVE_S     86400 /* of hvd-agent serve */
 
 void inject_token(struct build *b, struct node *secret, const uint8_t token[32])
 {
@@ -195,6 +199,17 @@ void inject_mounts(struct build *b, struct node *container)
 {
     inject_mount(b, container, VOLUME_RUNTIME, MOUNT_RUNTIME, false);
     inject_mount(b, container, VOLUME_TOKEN, MOUNT_TOKEN, true);
+}
+
+void inject_leave_time(struct build *b, struct node *spec, struct node *container)
+{
+    int64_t s = node_int(spec, "terminationGracePeriodSeconds", DEFAULT_GRACE_S);
+    char text[24];
+
+    s = s > END_S ? s - END_S : 0;
+    (void)snprintf(text, sizeof(text), "%lld",
+                   (long long)(s < MAX_LEAVE_S ? s : MAX_LEAVE_S));
+    inject_variable(b, container, "HVD_LEAVE_TIME", text);
 }
 
 static bool probe_runs_ssh(const struct node *probe)

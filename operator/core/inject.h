@@ -47,6 +47,8 @@ void inject_command(struct build *b,
                     struct node *container,
                     const char *const *words,
                     size_t n);
+/* HVD_LEAVE_TIME: the pod's terminationGracePeriodSeconds, less what its end takes. */
+void inject_leave_time(struct build *b, struct node *spec, struct node *container);
 
 /* Probes of an sshd that the agent replaces ask the agent's port: all of a TCP port, and
  * those that run a command with "ssh" in it. */

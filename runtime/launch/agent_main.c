@@ -142,8 +142,9 @@ int main(int argc, char **argv)
         return main_token(argv);
     if (!strcmp(command, "attach"))
         return main_attach(argv[2]);
-    return *command ? main_refuse_usage("unknown command ", command)
-                    : main_refuse_usage("a command is missing: run, serve, await, hosts, "
-                                        "rsh, report, examine, token or install",
-                                        "");
+    return *command
+               ? main_refuse_usage("unknown command ", command)
+               : main_refuse_usage("a command is missing: run, serve, await, hosts, "
+                                   "rsh, report, examine, token or install",
+                                   "");
 }

@@ -68,6 +68,7 @@ void run_on_lost(void *arg, struct link *l)
     const struct remote_host range = run_slots_of(r, host);
     const uint64_t now_ns = clock_now_ns();
     struct elastic_host *v = &r->hosts.v[host];
+    const bool has_left = v->is_leaving;
 
     if (!v->is_connected)
         return;
@@ -75,8 +76,12 @@ void run_on_lost(void *arg, struct link *l)
     elastic_hosts_lose(&r->hosts, host, now_ns);
     if (r->is_over || r->forwarded_signal)
         return;
-    log_warn("a host is lost", "host=%s cause=\"%s\" retry_s=%llu", v->name, l->why,
-             (unsigned long long)(v->slots > 0 ? (v->retry_ns - now_ns) / NS_PER_S : 0));
+    if (has_left)
+        log_info("a host has left", "host=%s", v->name);
+    else
+        log_warn(
+            "a host is lost", "host=%s cause=\"%s\" retry_s=%llu", v->name, l->why,
+            (unsigned long long)(v->slots > 0 ? (v->retry_ns - now_ns) / NS_PER_S : 0));
     elastic_lead_lose_worker(&r->lead, host, l->why);
 }
 
@@ -86,7 +91,7 @@ void run_offer_slots(struct elastic_run *r, uint32_t host)
 
     v->has_changed = false;
     if (v->is_ready)
-        elastic_offer_slots(&r->lead.e, host, v->slots);
+        elastic_offer_slots(&r->lead.e, host, v->is_leaving ? 0 : v->slots);
 }
 
 /* The spares are as many slots of the list as --spares says. */
@@ -131,7 +136,8 @@ void run_discover(struct elastic_run *r)
 
     hostlist_init(&list);
     rc = discovery_watch_serve(&r->discovery, clock_now_ns(), &list, &err);
-    if (rc < 0 && strcmp(err.text, r->script_err.text) != 0) { /* each second the same */
+    if (rc < 0
+        && strcmp(err.text, r->script_err.text) != 0) { /* each second the same */
         log_warn("the host list stays as it is", "cause=\"%s\"", err.text);
         r->script_err = err;
     }

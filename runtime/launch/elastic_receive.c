@@ -110,6 +110,12 @@ int run_on_frame(void *arg, struct link *l, const struct frame *f, struct err *e
         return run_take_process(r, f, err);
     if (f->type == ERRAND_HAS)
         return run_take_has(r, f, err);
+    if (f->type == ERRAND_LEAVING) {
+        log_info("a host leaves at the next commit", "host=%s", l->host);
+        r->hosts.v[host].is_leaving = true;
+        run_offer_slots(r, host);
+        return 0;
+    }
     if (f->type == ERRAND_NOTE) {
         remote_output_note(&r->output, l->host, f->p + 4, f->n - 4);
         return 0;

@@ -27,7 +27,8 @@ struct elastic_run {
     struct discovery_watch discovery;
     struct pollfd *fds;
     uint64_t start_ns; /* time for an agent to connect */
-    uint64_t enough_ns; /* since then min_ranks processes wait for the first world; 0: not */
+    uint64_t
+        enough_ns; /* since then min_ranks processes wait for the first world; 0: not */
     uint64_t end_deadline_ns;
     bool is_over, has_failed;
     struct report *failure; /* has_failed: that ends the job whatever the lead says */

@@ -114,7 +114,8 @@ static void link_add_line(void *arg, const char *text, size_t n)
     if (l->state == LINK_OPEN && n)
         log_warn("output of an agent", "host=%s text=\"%.*s\"", l->host, (int)n, text);
     else if (n)
-        log_info("output of ssh or srun", "host=%s text=\"%.*s\"", l->host, (int)n, text);
+        log_info("output of ssh or srun", "host=%s text=\"%.*s\"", l->host, (int)n,
+                 text);
 }
 
 static void link_read_stderr(struct link *l)

@@ -320,7 +320,8 @@ static void local_ranks_serve_signals(struct local_ranks *l)
             has_children = true;
         else if (sig == SIGTSTP)
             local_ranks_suspend(l);
-        else
+        else if (!signals_is_stop(sig) || !l->c.defer_stop
+                 || !l->c.defer_stop(l->c.defer_stop_arg, sig))
             local_ranks_signal(l, sig);
     }
     if (has_children)

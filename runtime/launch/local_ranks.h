@@ -54,6 +54,9 @@ struct local_ranks_config {
     /* a stop signal was received and is not yet forwarded; NULL: none */
     void (*on_stop)(void *arg);
     void *on_stop_arg;
+    /* The same. True: it is not forwarded, the caller ends the ranks; NULL: never. */
+    bool (*defer_stop)(void *arg, int sig);
+    void *defer_stop_arg;
     bool is_elastic;
 };
 enum local_ranks_event_kind {

@@ -105,7 +105,9 @@ static int remote_agent_prepare(struct remote_agent *a, struct err *err)
                                                 .is_full = uplink_output_is_held,
                                                 .arg = &a->up},
                                     .on_reaped = remote_agent_child_reaped,
-                                    .on_reaped_arg = a};
+                                    .on_reaped_arg = a,
+                                    .defer_stop = remote_leave_begin,
+                                    .defer_stop_arg = a};
     (void)local_ranks_search_path(&a->config, search, sizeof(search));
     command_python_warning(a->e.argv.v, text, sizeof(text));
     if (*text)
@@ -363,6 +365,7 @@ static int remote_agent_take_own(struct remote_agent *a,
     case ERRAND_LIVE:
     case ERRAND_EXITED:
     case ERRAND_HAS:
+    case ERRAND_LEAVING:
         break;
     }
     return err_set(err, -EPROTO, "message %u is not for an agent", type);
@@ -471,6 +474,8 @@ static uint64_t remote_agent_next_due(const struct remote_agent *a)
     uint64_t now_ns = clock_now_ns(), due = links_next_ns(&a->tree.links, now_ns), ping;
     if (a->deadline_ns < due)
         due = a->deadline_ns;
+    if (remote_leave_next_ns(a) < due)
+        due = remote_leave_next_ns(a);
     if (!a->up.is_open)
         return due;
     ping = a->up.channel.sent_ns
@@ -510,6 +515,7 @@ static void remote_agent_serve_once(struct remote_agent *a)
     if (a->crew)
         crew_serve(a->crew);
     remote_agent_take_events(a);
+    remote_leave_serve(a);
     if (gpu_info_next(&a->gpu_fd, &a->gpu_line))
         uplink_note(&a->up, strbuf_str(&a->gpu_line));
     if (!a->is_ending && clock_now_ns() >= a->deadline_ns)
@@ -551,6 +557,8 @@ int remote_agent_run(struct signals *signals, struct remote_peer *up)
         return 125;
     }
     a->signals = signals;
+    a->parent = getppid();
+    a->leave_time_ns = up->leave_s * NS_PER_S;
     a->gpu_fd = a->master_fd = a->keep_fd = -1;
     strbuf_init(&a->gpu_line, UPLINK_NOTE_MAX_BYTES);
     uplink_open(&a->up, &up->channel);

@@ -44,6 +44,10 @@ struct remote_agent {
     uint16_t master_port;
     uint64_t deadline_ns; /* for JOB; later for our exit */
     bool is_ending, is_done_sent, is_reported;
+    pid_t parent;
+    uint64_t leave_time_ns; /* after a stop signal, of an elastic job; 0: none */
+    int leave_signal; /* it was received, and the processes leave; 0: they do not */
+    uint64_t leave_due_ns;
 };
 
 /* --- remote_agent.c --- */
@@ -65,5 +69,10 @@ int remote_keep_join(struct remote_agent *a,
 void remote_keep_accept(struct remote_agent *a);
 /* horovodrun is lost. False: this agent keeps nothing. */
 bool remote_keep_wait(struct remote_agent *a);
+/* --- remote_leave.c: a stop signal is the announcement that this host goes --- */
+/* For local_ranks.h. arg: the agent. */
+bool remote_leave_begin(void *arg, int sig);
+void remote_leave_serve(struct remote_agent *a);
+uint64_t remote_leave_next_ns(const struct remote_agent *a);
 
 #endif

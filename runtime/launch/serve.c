@@ -93,7 +93,7 @@ static int serve_read_words(struct serve_state *s, char *const *argv)
 static void
 serve_child_main(struct serve_state *s, const struct admitted *m, pid_t parent)
 {
-    struct remote_peer up = {.root = s->token};
+    struct remote_peer up = {.root = s->token, .leave_s = s->env.leave_s};
     bool is_shell = m->role == ROLE_SHELL;
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
@@ -177,7 +177,7 @@ static void serve_take_signals(struct serve_state *s)
         for (size_t i = 0; i < s->n_jobs; i++)
             (void)kill(s->jobs[i], SIGTERM); /* it may have exited */
         if (!s->is_ending) {
-            s->end_ns = clock_now_ns() + END_NS;
+            s->end_ns = clock_now_ns() + s->env.leave_s * NS_PER_S + END_NS;
             s->end_signal = sig;
         }
         s->is_ending = true;

@@ -11,6 +11,9 @@
 #include "runtime/contract/env_reader.h"
 #include "runtime/launch/remote.h"
 
+#define DEFAULT_LEAVE_S 15 /* half of the time that Kubernetes gives */
+#define MAX_LEAVE_S     86400
+
 static const char *serve_env_get(void *arg, const char *name)
 {
     (void)arg;
@@ -23,6 +26,7 @@ int serve_env_read(struct serve_env *ret, struct err *err)
     struct serve_env e;
     memset(&e, 0, sizeof(e));
     e.port = REMOTE_DEFAULT_PORT;
+    e.leave_s = DEFAULT_LEAVE_S;
     e.start_timeout_s = AGENT_DEFAULT_START_TIMEOUT_S;
     int rc = env_text(&r, "HVD_TOKEN_FILE", AGENT_TOKEN_PATH, e.token_file,
                       sizeof(e.token_file));
@@ -30,6 +34,8 @@ int serve_env_read(struct serve_env *ret, struct err *err)
         rc = env_port(&r, "HVD_AGENT_PORT", &e.port);
     if (rc == 0)
         rc = env_u32(&r, "HVD_START_TIMEOUT", 1, UINT32_MAX, &e.start_timeout_s);
+    if (rc == 0)
+        rc = env_u32(&r, "HVD_LEAVE_TIME", 0, MAX_LEAVE_S, &e.leave_s);
     if (rc == 0)
         *ret = e;
     return rc;

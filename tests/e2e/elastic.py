@@ -44,12 +44,12 @@ def script(ns: str) -> dict:
     return {"name": "train", "configMap": {"name": "train"}}
 
 
-def elastic(ns: str, name: str, workers: int, steps: int = 100000, **policy: int) -> dict:
+def elastic(ns: str, name: str, workers: int, policy=None, **pod_spec) -> dict:
     volume = script(ns)
     mount = {"volumeMounts": [{"name": "train", "mountPath": "/train"}]}
-    command = ["python3", "-u", "/train/train.py", str(steps)]
-    job = horovodjob(name, command, workers, container=mount, volumes=[volume])
-    job["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 4, **policy}
+    command = ["python3", "-u", "/train/train.py", "100000"]
+    job = horovodjob(name, command, workers, container=mount, volumes=[volume], **pod_spec)
+    job["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 4, **(policy or {})}
     return job
 
 
@@ -113,7 +113,7 @@ def events(ns: str, reason: str) -> list[str]:
 
 
 @suite.test
-def a_deleted_worker_is_replaced_and_the_others_stay() -> None:
+def a_deleted_worker_is_replaced_and_other_workers_stay() -> None:
     ns = namespace("e2e-elastic-loss")
     apply(elastic(ns, "el", 3), ns)
     wait_state("el", ns, "Running")
@@ -150,6 +150,21 @@ def stop(job: Watched) -> None:
     kubectl("exec", "-n", job.ns, f"{job.name}-worker-0", "--", "touch", "/tmp/end")
     status = wait_state(job.name, job.ns, "Succeeded")
     expect("launcher" in status["message"], "its launcher has succeeded", status["message"])
+
+
+@suite.test
+def a_worker_that_is_announced_to_go_leaves_at_a_commit() -> None:
+    ns = namespace("e2e-elastic-drain")
+    apply(elastic(ns, "el", 2, terminationGracePeriodSeconds=30), ns)
+    job = Watched(ns, "el")
+    wait_state("el", ns, "Running")
+    step = job.trains(2)
+    kubectl("delete", "pod", "-n", ns, "el-worker-1", "--wait=false")
+    step = job.trains(1, step)
+    log = job.log()
+    expect("a host has left" in log and "the world is broken" not in log, "nothing broke", log[-3000:])
+    job.trains(2, step)
+    stop(job)
 
 
 @suite.test
@@ -205,7 +220,7 @@ def a_job_is_scaled_while_it_trains_and_operators_die() -> None:
 @suite.test
 def a_spare_takes_the_place_of_a_lost_worker() -> None:
     ns = namespace("e2e-elastic-spare")
-    apply(elastic(ns, "el", 2, spares=1), ns)
+    apply(elastic(ns, "el", 2, {"spares": 1}), ns)
     job = Watched(ns, "el")
     wait_state("el", ns, "Running")
     step = job.trains(2)

@@ -12,7 +12,7 @@ import time
 
 import over_ssh
 import serve_test
-from elastic_job import ADDED, Job, form, formed
+from elastic_job import ADDED, REMOVED, Job, form, formed
 from over_ssh import hosts
 from tap import has, is_alive, main, same, wait_until
 
@@ -100,6 +100,60 @@ def test_an_agent_that_serves_is_started_again(folder):
         s.serve("b", s.token)
         b = joins(job, 1, 2, (a, c))
         for m in a, b, c:
+            m.do("os._exit(0)")
+        job.end(0)
+
+
+def test_a_host_that_is_announced_to_go_leaves_at_a_commit(folder):
+    serve_test.HOSTS = hosts()
+    with serve_test.Serving(folder, "bc") as s:
+        job = Job(folder, *WORDS, starts=functools.partial(s.start, env=QUICK))
+        a, b, c = job.world(0, 1, 2)
+        s.agents["b"].signal(signal.SIGTERM)
+        for m in a, b, c:
+            same(m.notified(), REMOVED)
+        a.ready()
+        c.ready()
+        b.ready(is_last=True)
+        for m, world in zip((a, c), formed(a, c)):
+            meet(m, world)
+        job.gone(b)
+        same(s.agents.pop("b").end(), 143, "the agent that serves ends with its processes")
+        for m in a, c:
+            m.do("os._exit(0)")
+        job.end(0)
+
+
+def test_processes_that_do_not_leave_in_time_are_stopped(folder):
+    serve_test.HOSTS = hosts()
+    with serve_test.Serving(folder, "c") as s:
+        s.serve("b", s.token, env={"HVD_LEAVE_TIME": "1"})
+        job = Job(folder, *WORDS, starts=functools.partial(s.start, env=QUICK))
+        a, b, c = job.world(0, 1, 2)
+        s.agents["b"].signal(signal.SIGTERM)
+        for m in a, b, c:
+            same(m.notified(), REMOVED)
+        broken_within(30, (a, c), "its hvd-agent received SIGTERM")
+        job.gone(b)
+        form(a, c)
+        s.agents.pop("b").end()
+        for m in a, c:
+            m.do("os._exit(0)")
+        job.end(0)
+
+
+def test_a_host_without_time_to_leave_is_lost_at_once(folder):
+    serve_test.HOSTS = hosts()
+    with serve_test.Serving(folder, "c") as s:
+        s.serve("b", s.token, env={"HVD_LEAVE_TIME": "0"})
+        job = Job(folder, *WORDS, starts=functools.partial(s.start, env=QUICK))
+        a, b, c = job.world(0, 1, 2)
+        s.agents["b"].signal(signal.SIGTERM)
+        broken_within(30, (a, c), "its hvd-agent received SIGTERM")
+        job.gone(b)
+        form(a, c)
+        s.agents.pop("b").end()
+        for m in a, c:
             m.do("os._exit(0)")
         job.end(0)
 

@@ -49,7 +49,7 @@ same() {
 }
 reasons=operator/reference/horovodjob.md monitoring=operator/reference/monitoring.md
 mapfile -t tell < <(files operator/apply.c operator/sync.c operator/core/hvd/hvd_status.c operator/core/hvd/hvd_stored.h \
-    operator/core/hvd/hvd_verdict.c operator/core/hvd/hvd_cause.c operator/core/hvd/hvd_live.c operator/core/hvd/hvd_goodput.c operator/core/progress.c)
+    operator/core/hvd/hvd_verdict.c operator/core/hvd/hvd_verdict_text.c operator/core/hvd/hvd_loss.c operator/core/hvd/hvd_cause.c operator/core/hvd/hvd_live.c operator/core/hvd/hvd_goodput.c operator/core/progress.c)
 if [ -f $reasons ] && [ ${#tell[@]} -gt 0 ]; then
     # each word there in CamelCase is a reason, but for types, states and kinds
     same $reasons reasons < <(grep -hoE '"[A-Z][A-Za-z0-9]*[a-z]"' "${tell[@]}" | tr -d '"' \

@@ -313,7 +313,8 @@ static void goodput_follow_cue(struct goodput_work *w)
         ledger_pin(&w->l); /* the next pods replace what is known of these */
     } else if (v->cue == CUE_REPLACE || v->cue == CUE_SCALE
                || (v->cue == CUE_RUN && w->q->job->elastic.is_set)) {
-        ledger_pin(&w->l); /* the same of some pods; from RUN on only the launcher counts */
+        ledger_pin(
+            &w->l); /* the same of some pods; from RUN on only the launcher counts */
     }
 }
 

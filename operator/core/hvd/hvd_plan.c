@@ -221,7 +221,8 @@ static void plan_delete_surplus(struct planning *g)
 
         if (plan_is_outside(g->q, i)
             && (!worker_is_at_work(p)
-                || wall_wait_is_over(g->q->now_wall_s, plan_leave_s(g->v), LEAVE_S)))
+                || wall_wait_is_over(g->q->now_wall_s, plan_leave_s(g->q, g->v),
+                                     LEAVE_S)))
             drop_pod(g, STAGE_DELETE, ROLE_WORKER, i, p->uid);
     }
 }

@@ -13,6 +13,8 @@
 #include "runtime/base/mem.h"
 
 #define REFUSED_AGAIN_MS 30000 /* no watch reports that the cause is gone */
+/* Until the ranks have usually left at a commit. The pod's own grace period follows. */
+#define ELASTIC_LEAVE_S  10
 
 static const enum kube_kind gangs[] = {KUBE_VOLCANO_GROUP, KUBE_SCHEDULER_GROUP};
 
@@ -39,9 +41,11 @@ bool plan_is_outside(const struct verdict_query *q, uint32_t i)
            && (i >= q->job->role[ROLE_WORKER].n || crew_is_leaving(w->pod, i));
 }
 
-uint64_t plan_leave_s(const struct hvd_verdict *v)
+uint64_t plan_leave_s(const struct verdict_query *q, const struct hvd_verdict *v)
 {
-    return v->was.resize_s ? v->was.resize_s + LEAVE_S : 0;
+    uint64_t wait_s = q->job->elastic.is_set ? ELASTIC_LEAVE_S : LEAVE_S;
+
+    return v->was.resize_s ? v->was.resize_s + wait_s : 0;
 }
 
 /* A worker of an elastic job whose pod has ended. */
@@ -123,7 +127,7 @@ uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct hvd_ver
         requeue_at(&ms, now_s, crew_stuck(q->seen, now_s).due_s);
     for (uint32_t i = 0; i < q->seen->crew[ROLE_WORKER].n; i++) {
         if (plan_is_outside(q, i))
-            requeue_at(&ms, now_s, plan_leave_s(v));
+            requeue_at(&ms, now_s, plan_leave_s(q, v));
         if (plan_has_ended(q, i))
             requeue_at(&ms, now_s,
                        hvd_elastic_again_s(q->seen->crew[ROLE_WORKER].w[i].pod));

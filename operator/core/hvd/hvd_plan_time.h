@@ -11,7 +11,7 @@
 /* A finished job: when its remaining pods are stopped or deleted. */
 uint64_t plan_stop_s(const struct verdict_query *q, const struct hvd_verdict *v);
 /* When surplus pods that run are deleted; 0: at once. */
-uint64_t plan_leave_s(const struct hvd_verdict *v);
+uint64_t plan_leave_s(const struct verdict_query *q, const struct hvd_verdict *v);
 /* Worker i is surplus, or was patched with a world that does not contain it. */
 bool plan_is_outside(const struct verdict_query *q, uint32_t i);
 /* Worker i of an elastic job has a pod that has ended. */

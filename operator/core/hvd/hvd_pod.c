@@ -303,6 +303,8 @@ static void make_serve(struct pod_build *m)
 
     add_runtime(m);
     add_knobs(m); /* the ranks inherit the launcher's environment */
+    if (m->job->elastic.is_set)
+        inject_leave_time(m->b, m->spec, m->first);
     node_add_str(m->b, command, AGENT_COMMAND);
     node_add_str(m->b, command, "serve");
     node_set(m->b, m->first, "command", command);

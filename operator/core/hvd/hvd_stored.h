@@ -20,7 +20,8 @@ struct hvd_stored {
     uint32_t restarts;     /* number of restarts that count towards backoffLimit */
     uint32_t replacements; /* number of restarts that do not count */
     uint32_t worker_replacements; /* elastic: number of lost pods of workers */
-    struct index_set lost; /* elastic: workers whose loss is counted, and that have no new
+    struct index_set
+        lost; /* elastic: workers whose loss is counted, and that have no new
                               pod yet */
     /* Wall times; 0: none. */
     uint64_t start_s, completion_s;

@@ -90,7 +90,7 @@ void elastic_hosts_lose(struct elastic_hosts *h, uint32_t host, uint64_t now_ns)
     struct elastic_host *v = &h->v[host];
     uint32_t shift = v->n_losses < RETRY_SHIFTS ? v->n_losses : RETRY_SHIFTS;
 
-    v->is_connected = v->is_ready = false;
+    v->is_connected = v->is_ready = v->is_leaving = false;
     v->n_losses++;
     v->retry_ns = now_ns + (RETRY_FIRST_NS << shift);
 }

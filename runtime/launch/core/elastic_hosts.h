@@ -14,6 +14,7 @@ struct elastic_host {
     uint32_t slots;                 /* that the host list has; 0: it is not listed */
     bool is_connected;              /* its agent is connected, or is being started */
     bool is_ready;                  /* its agent can start processes */
+    bool is_leaving;                /* its agent will end soon */
     bool has_changed;               /* slots, since the caller has cleared it */
     uint32_t n_losses;              /* in a row, without having been ready */
     uint64_t retry_ns;              /* not connected: not before then */

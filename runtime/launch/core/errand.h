@@ -35,6 +35,8 @@
  *                                            before READY, to a horovodrun that takes the
  *                                            job over (core/elastic.h): it runs, or has
  *                                            ended with success
+ *   LEAVING  to launcher -                   this host is about to go: its processes
+ *                                            leave at the next commit
  *   process is slot:4 incarnation:4
  *   PING     both        - */
 #ifndef RUNTIME_LAUNCH_CORE_ERRAND_H
@@ -71,7 +73,8 @@ enum errand_type {
     ERRAND_KILL,
     ERRAND_MEMBER,
     ERRAND_EXITED,
-    ERRAND_HAS
+    ERRAND_HAS,
+    ERRAND_LEAVING
 };
 #define ERRAND_TO_AGENT_MAX_BYTES    (24u << 20)
 #define ERRAND_TO_LAUNCHER_MAX_BYTES (128u << 10)

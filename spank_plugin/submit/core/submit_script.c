@@ -271,9 +271,10 @@ static void check_job(struct submit *s)
     const struct node *command = node_get(s->container, "command");
 
     if (s->job->elastic.is_set) {
-        strbuf_puts(s->problems,
-                    "spec.elasticPolicy: is not supported: run horovodrun --slurm "
-                    "--min-np in an allocation of salloc or sbatch, see horovodrun(1)\n");
+        strbuf_puts(
+            s->problems,
+            "spec.elasticPolicy: is not supported: run horovodrun --slurm "
+            "--min-np in an allocation of salloc or sbatch, see horovodrun(1)\n");
         return;
     }
     if (s->job->role[ROLE_LAUNCHER].is_set) {

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A host of an elastic job that is announced to go: its pod is deleted, its node drained.
+ *
+ *   SIGTERM -> LEAVING -> horovodrun drains its slots: the world ends at the next commit,
+ *                         and is formed again without this host
+ *                      <- KILL of each process
+ *   no process runs, or the time is over -> the processes are stopped, the agent exits
+ *
+ * A second signal, or the death of hvd-agent serve, ends the processes at once. Called by
+ * remote_agent.c. */
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/launch/remote_agent_state.h"
+
+bool remote_leave_begin(void *arg, int sig)
+{
+    struct remote_agent *a = arg;
+    if (!a->crew || !a->up.is_open || a->is_ending || a->leave_signal
+        || a->leave_time_ns == 0 || getppid() != a->parent
+        || local_ranks_running(a->local) == 0)
+        return false;
+    a->leave_signal = sig;
+    a->leave_due_ns = clock_now_ns() + a->leave_time_ns;
+    uplink_send(&a->up, ERRAND_LEAVING, NULL);
+    return true;
+}
+
+void remote_leave_serve(struct remote_agent *a)
+{
+    if (!a->leave_signal || a->is_ending)
+        return;
+    if (local_ranks_running(a->local) == 0) {
+        remote_agent_begin_end(a);
+    } else if (clock_now_ns() >= a->leave_due_ns) {
+        a->leave_due_ns = UINT64_MAX;
+        local_ranks_signal(a->local, a->leave_signal);
+    }
+}
+
+uint64_t remote_leave_next_ns(const struct remote_agent *a)
+{
+    return a->leave_signal ? a->leave_due_ns : UINT64_MAX;
+}
