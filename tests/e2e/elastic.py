@@ -61,7 +61,7 @@ class Watched:
 
     def log(self) -> str:
         try:
-            return kubectl("logs", "-n", self.ns, self.launcher, "-c", "main")
+            return kubectl("logs", "-n", self.ns, self.launcher)
         except Refused:
             return ""
 
