@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A connection belongs to a process when its first message, READY, has named the
- * process. Whoever is not the user of this launcher, or names another process, is
- * disconnected. So is a process that does not read: it finds that its launcher has gone.
+ * process. A connection of another user, or one that names another process, is
+ * closed. So is a process that does not read: it finds that its launcher has gone.
  * Called by crew.c. */
 #include "runtime/launch/member_door.h"
 

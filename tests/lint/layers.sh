@@ -20,7 +20,7 @@ runtime/control     runtime/base runtime/contract runtime/core runtime/rendezvou
 runtime/observe     runtime/base runtime/contract runtime/core runtime/control runtime/backend/device.h runtime/engine/op.h runtime/world/settings.h hvd.h
 runtime/engine      runtime/base runtime/contract runtime/core runtime/control runtime/backend runtime/observe runtime/world/settings.h runtime/world/sets.h hvd.h
 runtime/world       runtime/base runtime/contract runtime/core runtime/control runtime/backend runtime/engine runtime/rendezvous runtime/wire runtime/bootstrap hvd.h
-runtime/api         runtime/base runtime/contract runtime/core runtime/world runtime/engine runtime/bootstrap runtime/wire/bytes.h hvd.h
+runtime/api         runtime/base runtime/contract runtime/core runtime/world runtime/engine runtime/bootstrap runtime/wire/bytes.h runtime/wire/member_message.h hvd.h
 runtime/launch      runtime/base runtime/contract runtime/live runtime/rendezvous runtime/wire
 runtime/python      runtime/core/digest.h hvd.h
 runtime/tensorflow  hvd.h
