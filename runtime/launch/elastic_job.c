@@ -195,7 +195,7 @@ static uint64_t run_decide(struct elastic_run *r)
     if (r->forwarded_signal) {
         if (run_all_done(r))
             run_enter_end(r, ERRAND_FINISH);
-        return UINT64_MAX;
+        return r->is_over ? r->end_deadline_ns : UINT64_MAX;
     }
     run_connect_due(r);
     if (r->lead.e.is_adopting && elastic_hosts_are_ready(&r->hosts))
@@ -207,11 +207,20 @@ static uint64_t run_decide(struct elastic_run *r)
     return earlier_ns(next_ns, elastic_hosts_next_ns(&r->hosts));
 }
 
+static bool run_has_agents(const struct elastic_run *r)
+{
+    return links_left(&r->links) > 0 && clock_now_ns() < r->end_deadline_ns;
+}
+
 static void run_serve_once(struct elastic_run *r)
 {
     nfds_t n = 1, n_output;
-    uint64_t due_ns = earlier_ns(run_decide(r), discovery_watch_next_ns(&r->discovery));
+    uint64_t due_ns = run_decide(r);
 
+    if (r->is_over && !run_has_agents(r))
+        return; /* decided just now, and there is nothing to wait for */
+    if (!r->is_over && !r->forwarded_signal)
+        due_ns = earlier_ns(due_ns, discovery_watch_next_ns(&r->discovery));
     due_ns = earlier_ns(due_ns, links_next_ns(&r->links, clock_now_ns()));
     r->fds[0] = (struct pollfd){.fd = r->signals->fd, .events = POLLIN};
     n_output = output_pollfds(&r->output.output, r->fds + n);
@@ -234,8 +243,7 @@ static void run_serve(struct elastic_run *r)
 {
     uint64_t slow_ns = UINT64_MAX;
 
-    while (!r->is_over
-           || (links_left(&r->links) > 0 && clock_now_ns() < r->end_deadline_ns))
+    while (!r->is_over || run_has_agents(r))
         run_serve_once(r);
     links_close(&r->links, true);
     while (!output_drain(&r->output.output) && clock_now_ns() < slow_ns) {
