@@ -12,10 +12,12 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
+#include "runtime/launch/live_host.h"
 
-struct crew {
+struct member_crew {
     struct crew_config c;
     struct contract *contracts;        /* [n] */
+    struct contract *members; /* [n] with the places of the present worlds */
     struct elastic_process *processes; /* [n] the present or last ones */
     bool *is_live;                     /* [n] it runs */
     uint32_t *next;                    /* [n] incarnation to start when it has ended */
@@ -27,7 +29,7 @@ struct crew {
 static void crew_pass_message(
     void *arg, uint32_t i, const struct member_message *m, const uint8_t *p, size_t n)
 {
-    struct crew *c = arg;
+    struct member_crew *c = arg;
 
     if (m->type == MEMBER_READY) {
         c->processes[i].is_waiting = true;
@@ -38,7 +40,7 @@ static void crew_pass_message(
 
 /* As if all slots of all hosts were ranks: a process that chooses a GPU by its
  * variables gets that of its slot. */
-static void crew_make_contracts(struct crew *c)
+static void crew_make_contracts(struct member_crew *c)
 {
     for (uint32_t i = 0; i < c->c.n; i++) {
         struct contract *k = &c->contracts[i];
@@ -51,22 +53,27 @@ static void crew_make_contracts(struct crew *c)
                                   .cross_rank = c->c.host,
                                   .cross_size = c->c.n_hosts,
                                   .host = c->c.host};
+        c->members[i] = *k;
+        c->members[i].place.rank = LIVE_NO_RANK;
     }
 }
 
-int crew_open(const struct crew_config *config, struct crew **ret, struct err *err)
+int crew_open(const struct crew_config *config,
+              struct member_crew **ret,
+              struct err *err)
 {
-    struct crew *c = mem_zalloc(sizeof(*c));
+    struct member_crew *c = mem_zalloc(sizeof(*c));
     int rc;
 
     if (!c)
         return err_set(err, -ENOMEM, "out of memory");
     c->c = *config;
     c->contracts = mem_calloc(c->c.n, sizeof(*c->contracts));
+    c->members = mem_calloc(c->c.n, sizeof(*c->members));
     c->processes = mem_calloc(c->c.n, sizeof(*c->processes));
     c->is_live = mem_calloc(c->c.n, sizeof(*c->is_live));
     c->next = mem_calloc(c->c.n, sizeof(*c->next));
-    rc = c->contracts && c->processes && c->is_live && c->next
+    rc = c->contracts && c->members && c->processes && c->is_live && c->next
              ? member_door_open(c->c.n, crew_pass_message, c, &c->door, err)
              : err_set(err, -ENOMEM, "out of memory for %u processes", c->c.n);
     if (rc == 0) {
@@ -84,37 +91,46 @@ int crew_open(const struct crew_config *config, struct crew **ret, struct err *e
     return 0;
 }
 
-void crew_close(struct crew *c)
+void crew_close(struct member_crew *c)
 {
     if (!c)
         return;
     local_ranks_free(c->ranks);
     member_door_close(c->door);
     mem_free(c->contracts);
+    mem_free(c->members);
     mem_free(c->processes);
     mem_free(c->is_live);
     mem_free(c->next);
     mem_free(c);
 }
 
-struct local_ranks *crew_ranks(struct crew *c)
+struct local_ranks *crew_ranks(struct member_crew *c)
 {
     return c->ranks;
 }
 
-static bool crew_has_slot(const struct crew *c, uint32_t slot)
+const struct contract *crew_members(const struct member_crew *c)
+{
+    return c->members;
+}
+
+static bool crew_has_slot(const struct member_crew *c, uint32_t slot)
 {
     return slot >= c->c.first && slot - c->c.first < c->c.n;
 }
 
-static bool crew_has(const struct crew *c, uint32_t slot, uint32_t incarnation)
+static bool crew_has(const struct member_crew *c, uint32_t slot, uint32_t incarnation)
 {
     return crew_has_slot(c, slot)
            && c->processes[slot - c->c.first].incarnation == incarnation;
 }
 
-static void crew_report_start_failure(
-    struct crew *c, uint32_t slot, uint32_t incarnation, int code, const char *why)
+static void crew_report_start_failure(struct member_crew *c,
+                                      uint32_t slot,
+                                      uint32_t incarnation,
+                                      int code,
+                                      const char *why)
 {
     AUTOFREE struct report *r = mem_zalloc(sizeof(*r));
 
@@ -128,7 +144,7 @@ static void crew_report_start_failure(
     c->c.on_exit(c->c.arg, slot, incarnation, r);
 }
 
-void crew_spawn(struct crew *c, uint32_t slot, uint32_t incarnation)
+void crew_spawn(struct member_crew *c, uint32_t slot, uint32_t incarnation)
 {
     struct member_address address = {.slot = slot, .incarnation = incarnation};
     struct err err = ERR_INIT;
@@ -146,13 +162,14 @@ void crew_spawn(struct crew *c, uint32_t slot, uint32_t incarnation)
     member_address_write(&address, c->contracts[i].elastic,
                          sizeof(c->contracts[i].elastic));
     c->processes[i] = (struct elastic_process){.incarnation = incarnation};
+    c->members[i].place.rank = LIVE_NO_RANK;
     member_door_expect(c->door, i, slot, incarnation);
     c->is_live[i] = local_ranks_start_one(c->ranks, i, &code, &err) == 0;
     if (!c->is_live[i])
         crew_report_start_failure(c, slot, incarnation, code, err.text);
 }
 
-void crew_kill(struct crew *c, uint32_t slot, uint32_t incarnation)
+void crew_kill(struct member_crew *c, uint32_t slot, uint32_t incarnation)
 {
     if (crew_has(c, slot, incarnation)) {
         local_ranks_stop_one(c->ranks, slot - c->c.first);
@@ -163,10 +180,13 @@ void crew_kill(struct crew *c, uint32_t slot, uint32_t incarnation)
     }
 }
 
-static void crew_note_world(struct crew *c,
-                            struct elastic_process *p,
-                            const struct member_message *m)
+static void
+crew_note_world(struct member_crew *c, uint32_t i, const struct member_message *m)
 {
+    struct elastic_process *p = &c->processes[i];
+
+    c->members[i].place = m->place;
+    c->members[i].generation = m->generation;
     p->is_member = true;
     p->is_waiting = false;
     p->generation = m->generation;
@@ -177,18 +197,18 @@ static void crew_note_world(struct crew *c,
 }
 
 void crew_send(
-    struct crew *c, uint32_t slot, uint32_t incarnation, const void *p, size_t n)
+    struct member_crew *c, uint32_t slot, uint32_t incarnation, const void *p, size_t n)
 {
     struct member_message m;
 
     if (!crew_has(c, slot, incarnation))
         return;
     if (member_message_read(p, n, &m, NULL) == 0 && m.type == MEMBER_FORM)
-        crew_note_world(c, &c->processes[slot - c->c.first], &m);
+        crew_note_world(c, slot - c->c.first, &m);
     member_door_send(c->door, slot - c->c.first, p, n);
 }
 
-void crew_describe(const struct crew *c,
+void crew_describe(const struct member_crew *c,
                    void (*put)(void *arg,
                                uint32_t slot,
                                const struct elastic_process *p),
@@ -199,17 +219,17 @@ void crew_describe(const struct crew *c,
             put(arg, c->c.first + i, &c->processes[i]);
 }
 
-void crew_renumber(struct crew *c, uint32_t first)
+void crew_renumber(struct member_crew *c, uint32_t first)
 {
     c->c.first = first;
 }
 
-uint32_t crew_generation(const struct crew *c)
+uint32_t crew_generation(const struct member_crew *c)
 {
     return c->generation;
 }
 
-void crew_take_event(struct crew *c, struct local_ranks_event *ev)
+void crew_take_event(struct member_crew *c, struct local_ranks_event *ev)
 {
     uint32_t next;
 
@@ -229,12 +249,12 @@ void crew_take_event(struct crew *c, struct local_ranks_event *ev)
         crew_spawn(c, c->c.first + ev->index, next);
 }
 
-int crew_fd(const struct crew *c)
+int crew_fd(const struct member_crew *c)
 {
     return member_door_fd(c->door);
 }
 
-void crew_serve(struct crew *c)
+void crew_serve(struct member_crew *c)
 {
     member_door_serve(c->door);
 }

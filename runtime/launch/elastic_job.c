@@ -101,8 +101,9 @@ static void run_set_rank(void *arg, uint32_t slot, uint32_t rank)
 
 /* --- the end ---------------------------------------------------------------------- */
 
-static void
-run_send_to_all(struct elastic_run *r, enum errand_type type, const struct strbuf *b)
+void run_send_to_all(struct elastic_run *r,
+                     enum errand_type type,
+                     const struct strbuf *b)
 {
     for (uint32_t h = 0; h < r->hosts.n; h++)
         links_send(&r->links, type, h, b);
@@ -222,17 +223,21 @@ static void run_serve_once(struct elastic_run *r)
     if (!r->is_over && !r->forwarded_signal)
         due_ns = earlier_ns(due_ns, discovery_watch_next_ns(&r->discovery));
     due_ns = earlier_ns(due_ns, links_next_ns(&r->links, clock_now_ns()));
+    due_ns = earlier_ns(due_ns, live_door_next_ns(&r->door));
     r->fds[0] = (struct pollfd){.fd = r->signals->fd, .events = POLLIN};
     n_output = output_pollfds(&r->output.output, r->fds + n);
     n += n_output;
     n += links_pollfds(&r->links, r->fds + n);
     discovery_watch_fds(&r->discovery, r->fds + n);
     n += DISCOVERY_WATCH_FDS;
+    live_door_fds(&r->door, r->fds + n);
+    n += LIVE_DOOR_FDS;
     if (poll(r->fds, n, clock_left_ms(output_due_ns(&r->output.output, due_ns))) <= 0)
         for (nfds_t i = 0; i < n; i++)
             r->fds[i].revents = 0;
     output_serve(&r->output.output, r->fds + 1, n_output);
     links_serve(&r->links);
+    run_serve_live(r);
     run_take_signals(r);
     if (!r->is_over && !r->forwarded_signal)
         run_discover(r);
@@ -319,7 +324,7 @@ static int run_open_hosts(struct elastic_run *r, struct err *err)
     r->addresses = mem_calloc(n, sizeof(*r->addresses));
     r->is_done = mem_calloc(n, sizeof(*r->is_done));
     r->fds = mem_calloc(1 + OUTPUT_FDS + 2 * (size_t)n * slots + LINK_FDS * (size_t)n
-                            + DISCOVERY_WATCH_FDS,
+                            + DISCOVERY_WATCH_FDS + LIVE_DOOR_FDS,
                         sizeof(*r->fds));
     r->failure = mem_zalloc(sizeof(*r->failure));
     return r->addresses && r->is_done && r->fds && r->failure
@@ -426,6 +431,7 @@ static int run_prepare(struct elastic_run *r, struct err *err)
     rc = rc < 0 ? rc : run_open_links(r, err);
     if (rc < 0)
         return rc;
+    run_open_live(r);
     discovery_watch_begin(&r->discovery, &discovery, clock_now_ns());
     run_apply_list(r, job->hosts);
     return 0;
@@ -447,6 +453,7 @@ static void run_fill_end(struct elastic_run *r, struct remote_end *ret)
 static void run_release(struct elastic_run *r)
 {
     discovery_watch_end(&r->discovery);
+    run_close_live(r);
     links_release(&r->links);
     elastic_lead_close(&r->lead);
     remote_output_release(&r->output);

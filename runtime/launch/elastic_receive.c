@@ -96,10 +96,16 @@ int run_on_frame(void *arg, struct link *l, const struct frame *f, struct err *e
     const uint32_t host = l->first;
     const struct remote_host range = run_slots_of(r, host);
 
-    if (f->type == ERRAND_PING || f->type == ERRAND_LIVE)
+    struct bytes_reader live = {.p = f->p + 4, .left = f->n - 4};
+
+    if (f->type == ERRAND_PING)
         return 0;
     if (bytes_load_u32(f->p) != host)
         return err_set(err, -EPROTO, "its agent sent a message for another host");
+    if (f->type == ERRAND_LIVE)
+        remote_receive_live(&r->live, &live);
+    if (f->type == ERRAND_LIVE)
+        return 0;
     if (f->type == ERRAND_READY)
         return run_take_ready(r, l, f, err);
     if (f->type == ERRAND_OUTPUT)

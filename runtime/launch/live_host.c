@@ -117,6 +117,8 @@ static bool live_host_tick_records(struct live_host *h,
         bool was_stopped = h->watched && h->watched[i].stopped_ns > 0;
         pid_t pid = h->c.pids ? h->c.pids[i] : local_ranks_pid(local, i);
 
+        if (h->c.ranks[i].place.rank == LIVE_NO_RANK)
+            continue;
         if (!is_due && !was_stopped && !live_host_sees_stop(h, i, pid))
             continue;
         live_host_read(h, i, pid, r);
@@ -135,7 +137,10 @@ static bool live_host_tick_records(struct live_host *h,
 
 static bool live_host_has_rank_0(const struct live_host *h)
 {
-    return h->c.n > 0 && h->c.ranks[0].place.rank == 0;
+    for (uint32_t i = 0; i < h->c.n; i++)
+        if (h->c.ranks[i].place.rank == 0)
+            return true;
+    return false;
 }
 
 static void live_host_send_stall(struct live_host *h, const char *text, size_t n)

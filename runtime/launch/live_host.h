@@ -16,11 +16,14 @@
 #include "runtime/launch/trainer.h"
 #include "runtime/live/live_worker.h"
 
+#define LIVE_NO_RANK UINT32_MAX
+
 enum live_part { LIVE_PART_RECORD, LIVE_PART_STALL, LIVE_PART_FINDING };
 
 struct live_host_config {
-    const char *dir;              /* HVD_STATS_DIR of the ranks */
-    const struct contract *ranks; /* of this host */
+    const char *dir; /* HVD_STATS_DIR of the ranks */
+    /* of this host; place.rank LIVE_NO_RANK: in no world, it has no record */
+    const struct contract *ranks;
     uint32_t n;
     const pid_t
         *pids; /* of the ranks, where another program has started them; 0: it has

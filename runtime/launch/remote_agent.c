@@ -206,6 +206,30 @@ remote_agent_start_ranks(struct remote_agent *a, int *ret_code, struct err *err)
     return rc < 0 ? rc : local_ranks_start(a->local, ret_code, err);
 }
 
+static void remote_agent_send_live(void *arg,
+                                   enum live_part part,
+                                   uint32_t number,
+                                   const struct strbuf *b)
+{
+    struct remote_agent *a = arg;
+    CLEANUP(strbuf_release) struct strbuf payload = {0};
+    strbuf_init(&payload, ERRAND_TO_LAUNCHER_MAX_BYTES);
+    bytes_put_u32(&payload, part);
+    bytes_put_u32(&payload, number);
+    strbuf_add(&payload, strbuf_str(b), b->n);
+    uplink_send(&a->up, ERRAND_LIVE, &payload);
+}
+
+static void remote_agent_begin_live(struct remote_agent *a)
+{
+    struct live_host_config c = {.dir = a->config.stats_dir,
+                                 .ranks = a->crew ? crew_members(a->crew) : a->ranks,
+                                 .n = a->crew ? a->e.elastic_slots : a->n,
+                                 .send = remote_agent_send_live,
+                                 .arg = a};
+    live_host_begin(&a->live, &c);
+}
+
 static int remote_agent_open_crew(struct remote_agent *a, struct err *err)
 {
     struct contract common;
@@ -222,8 +246,10 @@ static int remote_agent_open_crew(struct remote_agent *a, struct err *err)
                             &a->placement, err);
     a->config.placement = &a->placement;
     rc = rc < 0 ? rc : remote_crew_open(&c, &a->crew, err);
-    if (rc == 0)
+    if (rc == 0) {
         a->local = crew_ranks(a->crew);
+        remote_agent_begin_live(a);
+    }
     return rc;
 }
 
@@ -267,30 +293,6 @@ static int remote_agent_take_job(struct remote_agent *a,
     }
     remote_agent_send_ready(a);
     return 0;
-}
-
-static void remote_agent_send_live(void *arg,
-                                   enum live_part part,
-                                   uint32_t number,
-                                   const struct strbuf *b)
-{
-    struct remote_agent *a = arg;
-    CLEANUP(strbuf_release) struct strbuf payload = {0};
-    strbuf_init(&payload, ERRAND_TO_LAUNCHER_MAX_BYTES);
-    bytes_put_u32(&payload, part);
-    bytes_put_u32(&payload, number);
-    strbuf_add(&payload, strbuf_str(b), b->n);
-    uplink_send(&a->up, ERRAND_LIVE, &payload);
-}
-
-static void remote_agent_begin_live(struct remote_agent *a)
-{
-    struct live_host_config c = {.dir = a->config.stats_dir,
-                                 .ranks = a->ranks,
-                                 .n = a->n,
-                                 .send = remote_agent_send_live,
-                                 .arg = a};
-    live_host_begin(&a->live, &c);
 }
 
 static int
@@ -344,7 +346,7 @@ static int remote_agent_take_own(struct remote_agent *a,
         return 0;
     case ERRAND_EXAMINE:
         number = bytes_u32(r);
-        if (a->local && !a->crew && !a->is_ending)
+        if (a->local && !a->is_ending)
             live_host_examine(&a->live, number);
         return 0;
     case ERRAND_SPAWN:
@@ -487,7 +489,7 @@ static void
 remote_agent_step_ranks(struct remote_agent *a, struct pollfd *fds, nfds_t n)
 {
     uint64_t due_ns = remote_agent_next_due(a);
-    if (!a->crew && a->up.is_open && !a->is_ending && !local_ranks_has_ended(a->local))
+    if (a->up.is_open && !a->is_ending && !local_ranks_has_ended(a->local))
         live_host_tick(&a->live, a->local, &due_ns);
     local_ranks_step(a->local, fds, n, due_ns);
 }

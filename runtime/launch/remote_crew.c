@@ -31,7 +31,9 @@ static void remote_crew_report_exit(void *arg,
     uplink_send(arg, ERRAND_EXITED, &b);
 }
 
-int remote_crew_open(const struct remote_crew *r, struct crew **ret, struct err *err)
+int remote_crew_open(const struct remote_crew *r,
+                     struct member_crew **ret,
+                     struct err *err)
 {
     const uint32_t n = r->e->elastic_slots;
     const struct crew_config c = {.first = r->host * n,
@@ -51,7 +53,9 @@ int remote_crew_open(const struct remote_crew *r, struct crew **ret, struct err 
     return crew_open(&c, ret, err);
 }
 
-void remote_crew_take(struct crew *c, enum errand_type type, struct bytes_reader *r)
+void remote_crew_take(struct member_crew *c,
+                      enum errand_type type,
+                      struct bytes_reader *r)
 {
     struct errand_process p = errand_process_read(r);
 
@@ -76,7 +80,7 @@ remote_crew_put_process(void *arg, uint32_t slot, const struct elastic_process *
     uplink_send(arg, ERRAND_HAS, &b);
 }
 
-void remote_crew_send_processes(const struct crew *c, struct uplink *up)
+void remote_crew_send_processes(const struct member_crew *c, struct uplink *up)
 {
     crew_describe(c, remote_crew_put_process, up);
 }

@@ -17,11 +17,15 @@ struct remote_crew { /* all borrowed */
 };
 
 /* up is used until crew_close. */
-int remote_crew_open(const struct remote_crew *r, struct crew **ret, struct err *err);
+int remote_crew_open(const struct remote_crew *r,
+                     struct member_crew **ret,
+                     struct err *err);
 /* Carries out SPAWN, KILL or MEMBER. */
-void remote_crew_take(struct crew *c, enum errand_type type, struct bytes_reader *r);
+void remote_crew_take(struct member_crew *c,
+                      enum errand_type type,
+                      struct bytes_reader *r);
 
 /* HAS for each process, to a horovodrun that has not led this crew before. */
-void remote_crew_send_processes(const struct crew *c, struct uplink *up);
+void remote_crew_send_processes(const struct member_crew *c, struct uplink *up);
 
 #endif

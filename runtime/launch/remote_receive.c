@@ -74,8 +74,7 @@ static int receive_lost(struct remote_hosts *h,
     return rc;
 }
 
-/* A malformed one costs only what it would have shown. */
-static void receive_live(struct live_lead *lead, struct bytes_reader *b)
+void remote_receive_live(struct live_lead *lead, struct bytes_reader *b)
 {
     uint32_t part = bytes_u32(b), number = bytes_u32(b);
     if (!b->is_bad && part <= LIVE_PART_FINDING)
@@ -116,7 +115,7 @@ int remote_receive(struct remote_hosts *h,
         remote_output_note(o, h->list->v[host].name, f->p + 4, f->n - 4);
         return 0;
     case ERRAND_LIVE:
-        receive_live(lead, &b);
+        remote_receive_live(lead, &b);
         return 0;
     case ERRAND_EXAMINE:
     case ERRAND_PING:

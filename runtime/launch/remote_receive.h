@@ -22,4 +22,7 @@ int remote_receive_ready(const struct link *l,
                          struct errand_ready *ret,
                          struct err *err);
 
+/* LIVE, after the host. A malformed one costs only what it would have shown. */
+void remote_receive_live(struct live_lead *lead, struct bytes_reader *b);
+
 #endif

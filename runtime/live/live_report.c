@@ -105,6 +105,17 @@ static const struct live_field straggler_fields[] = {
     {"since", LIVE_TIME, AT(live_straggler, since_wall_us), 0, 0},
     {"isWholeWorker", LIVE_BOOL, AT(live_straggler, is_worker), 0, 0},
 };
+static const struct live_field elastic_fields[] = {
+    {"minRanks", LIVE_U32, AT(live_elastic, min_ranks), 0, 0},
+    {"maxRanks", LIVE_U32, AT(live_elastic, max_ranks), 0, 0},
+    {"ready", LIVE_U32, AT(live_elastic, n_ready), 0, 0},
+    {"resets", LIVE_U32, AT(live_elastic, n_resets), 0, 0},
+    {"slotsExcluded", LIVE_U32, AT(live_elastic, n_excluded), 0, 0},
+    {"excludedSeconds", LIVE_MS, AT(live_elastic, excluded_ms), 0, 0},
+    {"waitsFor", LIVE_TEXT, AT(live_elastic, waits), SIZE(live_elastic, waits), 0},
+    {"lastFailure", LIVE_TEXT, AT(live_elastic, failure), SIZE(live_elastic, failure),
+     0},
+};
 
 static bool stall_is_there(const void *section)
 {
@@ -114,6 +125,11 @@ static bool stall_is_there(const void *section)
 static bool straggler_is_there(const void *section)
 {
     return ((const struct live_straggler *)section)->rank >= 0;
+}
+
+static bool elastic_is_there(const void *section)
+{
+    return ((const struct live_elastic *)section)->max_ranks > 0;
 }
 
 /* Ids are never used for something else. */
@@ -127,6 +143,8 @@ static const struct live_section sections[] = {
      stall_is_there},
     {6, "straggler", AT(live_report, straggler), straggler_fields,
      ARRAY_LEN(straggler_fields), straggler_is_there},
+    {7, "elastic", AT(live_report, elastic), elastic_fields, ARRAY_LEN(elastic_fields),
+     elastic_is_there},
 };
 
 void live_report_init(struct live_report *r)

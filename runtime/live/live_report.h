@@ -104,6 +104,16 @@ struct live_times {
     uint64_t meeting_ms, starting_ms, training_ms, stalled_ms;
 };
 
+struct live_elastic {
+    uint32_t min_ranks, max_ranks; /* 0: the job is not elastic */
+    uint32_t n_ready;              /* processes that wait for a world */
+    uint32_t n_resets;             /* worlds after the first */
+    uint32_t n_excluded;           /* slots, after failures */
+    uint64_t excluded_ms;          /* until the first of them returns */
+    char waits[200];               /* for what; "": it does not */
+    char failure[480];             /* the last one, a sentence; "": there was none */
+};
+
 struct live_report {
     uint64_t at_wall_us, run_wall_us; /* when it was made; when the agent started */
     enum live_state state;
@@ -116,6 +126,7 @@ struct live_report {
     struct live_progress progress;
     struct live_stall stall;
     struct live_straggler straggler;
+    struct live_elastic elastic;
 };
 
 /* All numbers unknown, no stall, no straggler. */

@@ -131,6 +131,32 @@ static void text_put_times(const struct live_times *t, struct strbuf *out)
     strbuf_putc(out, '\n');
 }
 
+static void text_put_sentence(const char *name, const char *text, struct strbuf *out)
+{
+    if (!*text)
+        return;
+    strbuf_puts(out, name);
+    text_put(text, out);
+    strbuf_putc(out, '\n');
+}
+
+static void
+text_put_elastic(uint32_t generation, const struct live_elastic *e, struct strbuf *out)
+{
+    if (e->max_ranks == 0)
+        return;
+    strbuf_printf(out, "Elastic: %u to %u ranks, world %u, %u resets, %u more ready\n",
+                  e->min_ranks, e->max_ranks, generation, e->n_resets, e->n_ready);
+    text_put_sentence("Waits: ", e->waits, out);
+    if (e->n_excluded > 0) {
+        strbuf_printf(out, "Excluded after failures: %u slots, the first one for ",
+                      e->n_excluded);
+        live_put_duration((double)e->excluded_ms / 1e3, out);
+        strbuf_putc(out, '\n');
+    }
+    text_put_sentence("Last failure: ", e->failure, out);
+}
+
 void live_report_line(const struct live_report *r, struct strbuf *out)
 {
     strbuf_printf(out, "%s: %u ranks", live_state_name(r->state), r->size);
@@ -150,6 +176,7 @@ void live_report_text(const struct live_report *r, struct strbuf *out)
     text_put_progress(r, out);
     text_put_communication(&r->rates, out);
     text_put_times(&r->times, out);
+    text_put_elastic(r->generation, &r->elastic, out);
     if (r->stall.since_wall_us > 0) {
         strbuf_puts(out, "Stalled: ");
         text_put(r->stall.text, out);

@@ -5,14 +5,16 @@
 usage: elastic_test.py [PART OF A NAME ...]
 """
 
+import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 
 from elastic_job import ADDED, REMOVED, Job, form, formed, ready_message
-from launched import executable, start
-from tap import Skip, has, is_alive, main, same, wait_until, write
+from launched import HOROVODRUN, environment, executable, start
+from tap import DEADLINE_S, Skip, has, is_alive, main, same, wait_until, write
 
 
 def places(*worlds):
@@ -49,7 +51,7 @@ def test_survivors_of_a_kill_form_a_world_and_its_successor_joins(folder):
     same([m.notified() for m in (a, c)], [ADDED, ADDED])
     a.ready()
     c.ready()
-    # who has a rank keeps it
+    # those that have a rank keep it
     same(places(*formed(a, c, successor)), [(0, 3, 1), (1, 3, 1), (2, 3, 1)])
     for m in a, c, successor:
         m.do("os._exit(0)")
@@ -357,7 +359,7 @@ def test_the_agent_of_a_host_is_killed_and_comes_back(folder):
     new[0].ready()
     same([m.notified() for m in kept], [ADDED, ADDED])
     new[1].ready()
-    new[1].settles()  # its agent is not that of the others
+    new[1].settles()  # its agent is another one
     for m in kept:
         m.ready()
     formed(*kept, *new)
@@ -440,6 +442,70 @@ def test_a_discovery_script_that_hangs_does_not_hold_up_the_job(folder):
     a.do("os._exit(0)")
     job.end(0)
     wait_until("the script has ended", lambda: not is_alive(pid))
+
+
+def status(job, *words):
+    asked = subprocess.run(
+        [HOROVODRUN, "--status", *words],
+        env=environment(TMPDIR=job.folder), capture_output=True, text=True, timeout=DEADLINE_S,
+    )  # fmt: skip
+    return asked.stdout
+
+
+def reports(job):
+    """What --status shows of this job; others may run on this host."""
+    found = [json.loads(line) for line in status(job, "--json").splitlines()]
+    return [r for r in found if r.get("elastic", {}).get("maxRanks") == 37]
+
+
+def test_status_shows_worlds_and_what_the_job_waits_for(folder):
+    job = Job(folder, "-np", "2", "--min-np", "2", "--max-np", "37", "-H", "localhost:3")
+    members = [job.member(slot) for slot in range(3)]
+    a, b, c = members
+    (now,) = reports(job)
+    same(
+        (now["state"], now["generation"], now["ranks"], now["workers"], now["workersPresent"]),
+        ("Meeting", 0, 0, 1, 1),
+    )
+    same(now["elastic"]["waitsFor"], "0 of at least 2 ranks are ready, 3 start")
+    form(a, b)
+    c.ready()
+    a.notified()
+    b.notified()
+    (now,) = reports(job)
+    same((now["state"], now["generation"], now["ranks"]), ("Starting", 1, 2))
+    wanted = {
+        "minRanks": 2,
+        "maxRanks": 37,
+        "ready": 1,
+        "resets": 0,
+        "slotsExcluded": 0,
+        "excludedSeconds": 0,
+    }
+    same({k: v for k, v in now["elastic"].items() if v != ""}, wanted)
+    b.fails()
+    a.broken()
+    (now,) = reports(job)
+    same(
+        (now["state"], now["elastic"]["lastFailure"]), ("Meeting", "rank 1 on localhost exited with code 3")
+    )
+    has(
+        now["elastic"]["waitsFor"],
+        "1 of at least 2 ranks are ready, 1 have not left the last world",
+    )
+    job.member(1, 2).fails()
+    job.said("a slot is excluded after the same failure again")
+    (now,) = reports(job)
+    same(now["elastic"]["slotsExcluded"], 1)
+    assert 0 < now["elastic"]["excludedSeconds"] <= 30, now
+    a.ready()
+    formed(a, c)
+    text = status(job)
+    has(text, "Elastic: 2 to 37 ranks, world 2, 1 resets, 0 more ready\n")
+    has(text, "Excluded after failures: 1 slots, the first one for ")
+    has(text, "Last failure: rank 1 on localhost exited with code 3\n")
+    job.run.signal(signal.SIGTERM)
+    job.end(143)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,13 @@ static void report_fill(struct live_report *r)
     r->straggler.rank = 2;
     r->straggler.cost_s = 0.125;
     r->straggler.share = 0.3;
+    r->elastic = (struct live_elastic){.min_ranks = 2,
+                                       .max_ranks = 8,
+                                       .n_ready = 1,
+                                       .n_resets = 4,
+                                       .n_excluded = 3,
+                                       .excluded_ms = 29500};
+    strcpy(r->elastic.failure, "rank 3 on b exited with code 1");
 }
 
 UNIT_TEST(report_packs_and_unpacks)
@@ -100,7 +107,9 @@ UNIT_TEST(report_as_json_leaves_unknown_values_out)
         "20,21,22,23,24,25],\"rank\":10,\"host\":\"b\",\"cause\":\"Lock\","
         "\"message\":\"rank 10 waits for a lock\",\"hasStacks\":false},\"straggler\":{"
         "\"rank\":2,\"worker\":0,\"secondsPerStep\":0.125,\"shareOfStep\":0.3,"
-        "\"isWholeWorker\":false}}");
+        "\"isWholeWorker\":false},\"elastic\":{\"minRanks\":2,\"maxRanks\":8,"
+        "\"ready\":1,\"resets\":4,\"slotsExcluded\":3,\"excludedSeconds\":29.500,"
+        "\"lastFailure\":\"rank 3 on b exited with code 1\"}}");
 }
 
 /* A newer writer has more sections and longer ones; an older one shorter ones. */
@@ -146,7 +155,7 @@ UNIT_TEST(report_that_is_cut_is_refused)
         assert_true(rc == 0 || (rc == -EPROTO && err.text[0]));
         n_refused += rc != 0;
     }
-    assert_int_equal(n_refused, out.n - 6);
+    assert_int_equal(n_refused, out.n - 7);
 }
 
 UNIT_TEST(values_that_this_version_does_not_know_are_unknown)

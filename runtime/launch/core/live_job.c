@@ -100,6 +100,11 @@ void live_job_set_present(struct live_job *j, uint32_t n_present)
     j->n_present = n_present;
 }
 
+void live_job_set_elastic(struct live_job *j, const struct live_elastic *elastic)
+{
+    j->elastic = *elastic;
+}
+
 int live_job_start(struct live_job *j, uint32_t size, uint32_t slots)
 {
     live_job_forget_world(j);
@@ -346,4 +351,5 @@ void live_job_report(const struct live_job *j,
     live_job_put_rates(j, ret);
     ret->stall = j->stall;
     ret->straggler = j->straggler;
+    ret->elastic = j->elastic;
 }

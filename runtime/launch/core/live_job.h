@@ -41,6 +41,7 @@ struct live_job {
     uint32_t n_samples;
     struct live_stall stall;
     struct live_straggler straggler;
+    struct live_elastic elastic; /* max_ranks 0: the job is not */
 };
 
 void live_job_init(struct live_job *j, uint64_t now_ns, uint64_t wall_us);
@@ -65,6 +66,7 @@ const struct live_rank *live_job_stopped(const struct live_job *j);
 void live_job_set_stall(struct live_job *j,
                         const struct live_stall *stall,
                         uint64_t wall_us);
+void live_job_set_elastic(struct live_job *j, const struct live_elastic *elastic);
 void live_job_end(struct live_job *j);
 /* again_ms is without an examination, which may be in progress. */
 void live_job_report(const struct live_job *j,
