@@ -1,8 +1,10 @@
 # make lint runs all checks of tests/lint; the slow ones are incremental
 LINT_C := $(shell git ls-files -- 'runtime/*.c' 'operator/*.c' 'spank_plugin/*.c' 2>/dev/null)
 LINT_C := $(wildcard $(LINT_C))
-LINT_PURE := $(filter runtime/core/%.c runtime/launch/core/%.c operator/core/%.c operator/doc/%.c runtime/contract/%.c runtime/base/%.c \
-    runtime/wire/bytes.c runtime/wire/auth_wire.c $(patsubst %,runtime/backend/nccl/%.c,card comm_state fuse dtype),$(LINT_C))
+LINT_PURE := $(filter runtime/core/%.c runtime/launch/core/%.c operator/core/%.c operator/cli/core/%.c operator/page/core/%.c \
+    operator/doc/%.c spank_plugin/submit/core/%.c runtime/contract/%.c runtime/base/%.c runtime/live/%.c runtime/wire/bytes.c \
+    runtime/wire/auth_wire.c runtime/control/address.c runtime/world/description.c \
+    $(patsubst %,runtime/backend/nccl/%.c,card comm_state fuse exchange dtype),$(LINT_C))
 LINT_FLAGS := -std=gnu11 -I. -Iruntime/include -D_GNU_SOURCE '-DHVD_VERSION_STRING="0"' '-DKERNELS_BIN="/dev/null"' '-DRUNTIME_DIR="/opt/ringmaster"' $(shell python3-config --includes 2>/dev/null)
 LINT_TIDY := $(patsubst %.c,$(BUILD)/lint/%.tidy,$(LINT_C))
 
