@@ -247,6 +247,18 @@ def test_stop_signals_reach_all_processes(folder):
         same(job.end(128 + number), f"horovodrun: stopped by {signal.Signals(number).name}\n")
 
 
+def test_a_second_stop_signal_kills(folder):
+    job = Job(folder, "-np", "2", "--min-np", "1", "-H", "localhost:2")
+    members = job.world(0, 1)
+    for m in members:
+        m.does("signal.signal(signal.SIGTERM, lambda *_: test.send(b'caught'))")
+    job.run.signal(signal.SIGTERM)
+    for m in members:
+        m.heard("caught")
+    job.run.signal(signal.SIGTERM)
+    job.end(143, 20)  # the first one gives them 30 s
+
+
 def test_usr1_reaches_the_processes_and_stops_nothing(folder):
     job = Job(folder, "-np", "2", "--min-np", "1", "-H", "localhost:2")
     members = job.world(0, 1)
@@ -293,6 +305,20 @@ def test_output_has_the_rank_of_the_present_world(folder):
     b.do("os._exit(0)")
     c.do("os._exit(0)")
     job.end(0)
+
+
+def test_the_last_output_of_a_process_is_not_lost(folder):
+    job = Job(folder, "-np", "2", "--min-np", "1", "-H", "localhost:2")
+    a, b = job.world(0, 1)
+    b.do("for i in range(20000): print('line', i)\nsys.stdout.flush(); os._exit(3)")
+    a.broken()
+    form(a)
+    b = job.member(1, 2)
+    b.says("I am new")
+    a.do("os._exit(0)")
+    job.end(0)
+    wanted = [f"[1]<stdout>:line {i}" for i in range(20000)]
+    same([x for x in job.run.out.splitlines() if "line" in x] == wanted, True, "whole and in order")
 
 
 def answer(name, packet):
