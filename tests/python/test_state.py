@@ -4,7 +4,7 @@
 from job import JobTest, each_torch, only_torch
 
 # elastic.py ends with a rank that does not come back, so it is the last one.
-SCRIPTS = ("compressing.py", "sync_batch_norm.py", "elastic_sampler.py", "elastic.py")
+SCRIPTS = ("compressing.py", "sync_batch_norm.py", "elastic_sampler.py", "elastic_files.py", "elastic.py")
 
 
 @each_torch

@@ -42,7 +42,7 @@ import struct
 import sys
 import time
 
-from _hvd import _native, basics, handles, knobs, objects, pickling
+from _hvd import _native, basics, checkpoint, handles, knobs, objects, pickling
 from _hvd.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from _hvd.process_sets import is_elastic
 
@@ -100,6 +100,8 @@ class State:
     argument on every rank. get_rank: a function that returns this process' rank.
     """
 
+    always_syncs = False  # whether each new world needs sync(), also after an interrupt
+
     def __init__(self, bcast_object, get_rank):
         self._bcast_object = bcast_object
         self._rank = get_rank
@@ -130,10 +132,13 @@ class State:
         """
         handles.settle()
         self.save()
+        self._count_commit()
+        self.check_host_updates()
+
+    def _count_commit(self):
         self._commits += 1
         if _native.is_initialized():
             _native.progress_commit()
-        self.check_host_updates()
 
     def check_host_updates(self):
         """Raises HostsUpdatedInterrupt on all ranks when hosts were added or removed. A collective."""
@@ -173,6 +178,43 @@ class State:
 
     def reset(self):
         """Called when a new world has formed, before sync(), to update what depends on rank or size."""
+
+    def kept(self):
+        """What the last save() kept, as one object that take() takes, also in another process."""
+        raise NotImplementedError
+
+    def take(self, kept):
+        """Makes this the last save, and restores it."""
+        raise NotImplementedError
+
+    def save_to(self, path):
+        """Rank 0 writes the last save to a file, whole or not at all; no collective, others return at once.
+
+        The file gets its name when all of it is on the disk, so it always has a whole state: the new one
+        or the one before.
+        """
+        if self._rank() == 0:
+            checkpoint.write(path, lambda file: self._write_kept(file, self.kept()))
+
+    def load_from(self, path):
+        """Takes the state of a file of save_to(), of a world of any size. False: there is no such file.
+
+        sync(), with which hvd.elastic.run begins, sends rank 0's state to all, so only rank 0 needs to see
+        the file. Load only files that you trust: unpickling runs code that the file chooses.
+        """
+        try:
+            with open(path, "rb") as file:
+                kept = self._read_kept(file)
+        except FileNotFoundError:
+            return False
+        self.take(kept)
+        return True
+
+    def _write_kept(self, file, kept):
+        file.write(pickling.dumps(kept))
+
+    def _read_kept(self, file):
+        return pickle.load(file)
 
 
 def copied(name, value):
@@ -214,6 +256,14 @@ class ObjectState(State):
         for name, value in self._saved_state.items():
             setattr(self, name, copied(name, value))
 
+    def kept(self):
+        return dict(self._saved_state)
+
+    def take(self, kept):
+        check_names("attributes", self._saved_state, kept)
+        self._saved_state = {name: kept[name] for name in self._saved_state}
+        self.restore()
+
     def sync(self):
         # Uses the current attributes, not the saved ones. After an interrupt without a commit, or with
         # values set before the first call, the saved values would be older than the model.
@@ -223,6 +273,14 @@ class ObjectState(State):
                 if value is not now.get(name):
                     setattr(self, name, value)
             self._keep()
+
+
+def check_names(what, ours, kept):
+    if set(ours) != set(kept):
+        raise ValueError(
+            f"elastic state: this state has the {what} {sorted(ours)}, and the saved one {sorted(kept)}; "
+            "create it as the one that was saved"
+        )
 
 
 _BYTES_AT_ONCE = 256 << 20
@@ -249,6 +307,15 @@ class ArraysState(ObjectState):
     def restore(self):
         self._write(self._kept)
         super().restore()
+
+    def kept(self):
+        return {"variables": [value for _, value in self._kept], "objects": super().kept()}
+
+    def take(self, kept):
+        variables, values = self._variables(), kept["variables"]
+        _check_shapes(variables, self._read(variables), values)
+        self._kept = list(zip(variables, values))
+        super().take(kept["objects"])
 
     def sync(self):
         variables = self._variables()
@@ -278,6 +345,16 @@ class ArraysState(ObjectState):
         raise ValueError(
             f"elastic state: variable {name} is {first[i][0]}{list(first[i][1])} on rank 0 and "
             f"{mine[i][0]}{list(mine[i][1])} on rank {self._rank()}; build the model alike on all ranks"
+        )
+
+
+def _check_shapes(variables, ours, kept):
+    """Raises ValueError unless the kept values fit these variables."""
+    forms = [[(str(v.dtype), tuple(v.shape)) for v in values] for values in (ours, kept)]
+    if forms[0] != forms[1]:
+        raise ValueError(
+            f"elastic state: the {len(kept)} saved variables differ from this state's {len(variables)} "
+            "in number, dtype or shape; build model and optimizer as when they were saved"
         )
 
 

@@ -10,7 +10,7 @@ import copy
 import torch
 
 from _hvd.basics import rank
-from _hvd.elastic import ObjectState
+from _hvd.elastic import ObjectState, check_names
 from _hvd.objects import allgather_object, broadcast_object
 from _hvd.torch.elastic.sampler import ElasticSampler, union
 from _hvd.torch.functions import broadcast_optimizer_state, broadcast_parameters
@@ -31,6 +31,14 @@ class StateHandler:
     def sync(self):
         raise NotImplementedError
 
+    def kept(self):
+        """What save() kept, for State.save_to()."""
+        raise NotImplementedError
+
+    def take(self, kept):
+        """Makes this what save() kept; restore() follows."""
+        raise NotImplementedError
+
     def set_value(self, value):
         self.value = value
         self.save()
@@ -49,6 +57,12 @@ class StateDictHandler(StateHandler):
     def restore(self):
         # A copy, because some load_state_dict() keep what they are given and change it later.
         self.value.load_state_dict(copy.deepcopy(self._saved))
+
+    def kept(self):
+        return self._saved
+
+    def take(self, kept):
+        self._saved = kept
 
     def sync(self):
         state = broadcast_object(self.value.state_dict())
@@ -100,6 +114,12 @@ class SamplerStateHandler(StateDictHandler):
     def restore(self):
         super().restore()
         self._restored = self.value.state_dict()
+
+    def kept(self):
+        return self._saves, self._saved
+
+    def take(self, kept):
+        self._saves, self._saved = kept
 
     def sync(self):
         """The union of what the ranks have processed; for a rank that is a commit ahead, rank 0's state."""
@@ -175,6 +195,22 @@ class TorchState(ObjectState):
         for handler in self._handlers.values():
             handler.restore()
         super().restore()
+
+    def kept(self):
+        return {name: handler.kept() for name, handler in self._handlers.items()}, super().kept()
+
+    def take(self, kept):
+        of_handlers, objects = kept
+        check_names("contents", self._handlers, of_handlers)
+        for name, handler in self._handlers.items():
+            handler.take(of_handlers[name])
+        super().take(objects)
+
+    def _write_kept(self, file, kept):
+        torch.save(kept, file)
+
+    def _read_kept(self, file):
+        return torch.load(file, map_location="cpu", weights_only=False)
 
     def sync(self):
         for handler in self._handlers.values():
