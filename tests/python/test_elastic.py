@@ -56,12 +56,12 @@ class Job:
         (self.name,) = self.leader.next("name ")
         self.generation = 0
 
-    def start(self, slot, incarnation=1, script="elastic_member.py", **extra):
+    def start(self, slot, incarnation=1, script="elastic_member.py", host="testhost", **extra):
         place = dict.fromkeys(("RANK", "LOCAL_RANK", "CROSS_RANK"), "0")
         place.update(dict.fromkeys(("SIZE", "LOCAL_SIZE", "CROSS_SIZE"), "1"))
         env = environment(**{f"HOROVOD_{name}": value for name, value in place.items()}, **extra)
         env.update(HVD_JOB_ID="unit/test", HVD_TOKEN_FILE=str(self.token), HOROVOD_ELASTIC="1")
-        env.update(HVD_ELASTIC=f"{self.name}:{slot}.{incarnation}", HOROVOD_HOSTNAME="testhost")
+        env.update(HVD_ELASTIC=f"{self.name}:{slot}.{incarnation}", HOROVOD_HOSTNAME=host)
         process = start([DEBIAN_PYTHON, RANKS / script], env, stdin=subprocess.PIPE)
         self.members[slot] = Lines(process)
 
@@ -213,3 +213,114 @@ class Elastic(unittest.TestCase):
         for words in job.each((0, 1), "raised"):
             self.assertEqual(" ".join(words), "the launcher of this process has gone")
         self.assertEqual([job.members[s].process.wait(PATIENCE) for s in (0, 1)], [1, 1])
+
+
+class Shards(unittest.TestCase):
+    """Parts that each rank has for itself: on host h0 slot 0, and so on. A rank's copy is on the next one."""
+
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+        self.job = Job(self.directory.name)
+        self.addCleanup(self.job.close)
+
+    def start(self, slot, incarnation=1, **extra):
+        self.job.start(slot, incarnation, "elastic_shards.py", host=f"h{slot}", **extra)
+
+    def begin(self, *slots, **extra):
+        for slot in slots:
+            self.start(slot, **extra)
+        self.job.ready(*(f"{slot} 1 0" for slot in slots))
+        self.job.form(1, *slots)
+        self.starts(slots, 0, *([str(rank)] for rank in range(len(slots))))
+        return self.job
+
+    def starts(self, slots, step, *parts):
+        """They start at this step with these parts, whose values are those of the step."""
+        said = self.job.each(slots, "start")
+        n = str(len(slots))
+        expected = [[str(rank), n, str(step), *names, "right"] for rank, names in enumerate(parts)]
+        self.assertEqual(said, expected)
+
+    def steps(self, slots, n, step):
+        self.job.go(slots, "go", n)
+        self.assertEqual(self.job.each(slots, "at"), [[str(step), "right"]] * len(slots))
+
+    def lose(self, generation, stay, *slots):
+        """These slots are killed, and those that stay are ready for the next world."""
+        for slot in slots:
+            self.job.members[slot].process.kill()
+        gone = [self.job.leader.next("gone ")[0] for _ in slots]
+        self.assertEqual(sorted(gone), sorted(map(str, slots)))
+        self.job.go(stay, "alone")
+        self.job.ready(*(f"{slot} 1 {generation}" for slot in stay))
+
+    def test_a_successor_gets_the_part_from_the_neighbour(self):
+        job = self.begin(0, 1, 2)
+        self.steps((0, 1, 2), 5, 5)
+        self.lose(1, (0, 2), 1)
+        self.start(1, 2)
+        job.ready("1 2 0")
+        job.form(2, 0, 2, 1)
+        self.starts((0, 2, 1), 5, ["0"], ["2"], ["1"])
+        self.steps((0, 2, 1), 3, 8)
+
+    def test_survivors_take_the_part_and_give_it_back(self):
+        job = self.begin(0, 1, 2)
+        self.steps((0, 1, 2), 2, 2)
+        self.lose(1, (0, 1), 2)
+        job.form(2, 0, 1)
+        self.starts((0, 1), 2, ["0", "2"], ["1"])
+        # Lost again before a commit of this world but the first: its parts are on both.
+        self.lose(2, (1,), 0)
+        job.form(3, 1)
+        self.starts((1,), 2, ["0", "1", "2"])
+        self.steps((1,), 2, 4)
+        self.start(2, 2)
+        job.ready("2 2 0")
+        job.leader.send("notify", 3, 2)
+        job.go((1,), "go", 1000000)
+        job.ready("1 1 3")
+        job.form(4, 1, 2)
+        said = job.each((1, 2), "start")
+        self.assertEqual([words[3:] for words in said], [["0", "1", "right"], ["2", "right"]])
+
+    def test_a_rank_leaves_at_a_commit(self):
+        job = self.begin(0, 1, 2)
+        job.leader.send("notify", 1, 1)
+        job.go((0, 1, 2), "go", 1000000)
+        job.ready("0 1 1", "1 1 1", "2 1 1")
+        job.members[1].process.kill()
+        self.assertEqual(job.leader.next("gone "), ["1"])
+        job.form(2, 0, 2)
+        said = job.each((0, 2), "start")
+        self.assertEqual([words[3:] for words in said], [["0", "1", "right"], ["2", "right"]])
+        self.assertEqual(said[0][2], said[1][2])
+
+    def test_both_copies_are_lost(self):
+        job = self.begin(0, 1, 2)
+        self.steps((0, 1, 2), 2, 2)
+        self.lose(1, (0,), 1, 2)
+        self.start(1, 2)
+        job.ready("1 2 0")
+        job.form(2, 0, 1)
+        for words in job.each((0, 1), "lost"):
+            self.assertEqual(
+                " ".join(words),
+                "hvd.elastic: the state of 1 part is lost, because the ranks that had it and its copy have "
+                "gone: part 1 (of rank 1 on h1, its copy on rank 2 on h2); continue from the last checkpoint",
+            )
+        # They load a checkpoint, here one of step 100, and train on.
+        self.starts((0, 1), 100, ["0"], ["1"])
+        self.steps((0, 1), 2, 102)
+
+    def test_the_copy_of_the_last_commit_has_not_arrived(self):
+        """Rank 1 does not copy the part of its last commit, and is lost: the commit before it counts."""
+        job = self.begin(0, 1, 2)
+        self.steps((0, 1, 2), 3, 3)
+        self.job.go((0, 1, 2), "hold")
+        self.job.each((0, 1, 2), "held")
+        self.lose(1, (0, 2), 1)
+        job.form(2, 0, 2)
+        self.starts((0, 2), 3, ["0", "1"], ["2"])
+        self.steps((0, 2), 2, 5)

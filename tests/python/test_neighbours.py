@@ -93,6 +93,10 @@ class NewestWhole(unittest.TestCase):
         left = has({OLD: ["a"], NEW: ["a"]}, [OLD, NEW], manifests=self.manifests)
         self.check((None, [part("b", 1, 0)]), left, has({}))
 
+    def test_the_commit_that_lacks_fewest_counts(self):
+        left = has({OLD: ["a"], NEW: []}, [OLD, NEW], manifests=self.manifests)
+        self.check((None, [part("b", 1, 0)]), left, has({}))
+
     def test_the_sentence(self):
         self.assertEqual(
             sentence([part(3, 1, 0)]),

@@ -17,6 +17,14 @@ class HostsUpdatedInterrupt(RuntimeError):
         self.skip_sync = skip_sync
 
 
+class StateLostError(RuntimeError):
+    """Parts of an elastic state are lost, because the ranks that had them and their copies have gone.
+
+    All ranks of the world raise it, and the state has forgotten its commits: load the last checkpoint,
+    and call the elastic function again.
+    """
+
+
 def get_version_mismatch_message(name, version, installed_version):
     return (
         f"Framework {name} installed with version {installed_version} but found version "

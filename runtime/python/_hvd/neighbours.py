@@ -11,7 +11,7 @@
                                 |
        transfers():    (part, from rank, to rank), for parts that are not there yet
 
-A commit is (world, number), so that a commit of a world that failed is never taken for one of a later world.
+A commit is (world, number), so that one of a world that failed is never taken for one of a later world.
 A part is named by an int or a str. Called by sharded.py; every rank gets the same result.
 """
 
@@ -68,27 +68,29 @@ def holders(hosts):
 
 
 def newest_whole(inventories):
-    """(commit, []): the newest commit that is whole; (None, lost parts); (None, []): there was no commit.
+    """(commit, []): the newest that is whole; (None, what the best one lacks); (None, []): there was none.
 
     Whole: each part of its manifest is on some rank, and rank 0 has the replicated state.
     """
     manifests = {}
     for inventory in inventories:
         manifests.update(inventory.manifests)
-    newest_lost = None
+    least = None
     for commit in sorted(manifests, reverse=True):
         there = {name for inventory in inventories for name in inventory.parts.get(commit, ())}
         lost = [part for part in manifests[commit] if part.name not in there]
         if not lost and commit in inventories[0].replicas:
             return commit, []
-        newest_lost = newest_lost or lost or [Part("the replicated state", None, None)]
-    return None, newest_lost or []
+        lost = lost or [Part("the replicated state", None, None)]
+        if least is None or len(lost) < len(least):
+            least = lost
+    return None, least or []
 
 
 def assign(names, owned, size):
     """{name: rank} for all names. owned: {name: rank} of those whose owner is in the world.
 
-    An owner keeps what it has as far as the balance allows. No rank gets more than one part more than another one.
+    An owner keeps what it has as far as the balance allows: no rank gets two parts more than another one.
     """
     least, extras = divmod(len(names), size)
     names = sorted(names, key=order_of)
@@ -112,7 +114,7 @@ def assign(names, owned, size):
 
 
 def transfers(commit, assignment, inventories):
-    """[(name, from, to)] of the parts that a rank lacks; of ranks that have one, that with fewer sends."""
+    """[(name, from, to)] of the parts that a rank lacks, sent by the one that has fewer sends."""
     sends = [0] * len(inventories)
     plan = []
     for name in sorted(assignment, key=order_of):

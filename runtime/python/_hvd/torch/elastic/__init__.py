@@ -2,8 +2,10 @@
 """``hvd.elastic``: training that continues from the last commit when a collective fails."""
 
 from _hvd.elastic import reset_world, run_fn
+from _hvd.exceptions import StateLostError
 from _hvd.torch.elastic import sampler, state
 from _hvd.torch.elastic.sampler import ElasticSampler
+from _hvd.torch.elastic.sharded import ShardedState
 from _hvd.torch.elastic.state import TorchState
 
 
@@ -17,4 +19,4 @@ def run(func):
     return run_fn(func, reset_world)
 
 
-__all__ = ["ElasticSampler", "TorchState", "run", "sampler", "state"]
+__all__ = ["ElasticSampler", "ShardedState", "StateLostError", "TorchState", "run", "sampler", "state"]

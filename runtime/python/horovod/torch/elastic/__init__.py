@@ -3,6 +3,6 @@
 
 from _hvd.basics import init, shutdown
 from _hvd.elastic import run_fn
-from _hvd.torch.elastic import ElasticSampler, TorchState, run
+from _hvd.torch.elastic import ElasticSampler, ShardedState, StateLostError, TorchState, run
 
-__all__ = ["ElasticSampler", "TorchState", "run"]
+__all__ = ["ElasticSampler", "ShardedState", "StateLostError", "TorchState", "run"]
