@@ -17,7 +17,7 @@
 struct member_crew {
     struct crew_config c;
     struct contract *contracts;        /* [n] */
-    struct contract *members; /* [n] with the places of the present worlds */
+    struct contract *members;          /* [n] with the places of the present worlds */
     struct elastic_process *processes; /* [n] the present or last ones */
     bool *is_live;                     /* [n] it runs */
     uint32_t *next;                    /* [n] incarnation to start when it has ended */

@@ -30,7 +30,8 @@ struct crew_config {
 struct member_crew;
 
 int crew_open(const struct crew_config *c, struct member_crew **ret, struct err *err);
-void crew_close(struct member_crew *c); /* kills processes that still run; accepts NULL */
+void crew_close(
+    struct member_crew *c); /* kills processes that still run; accepts NULL */
 struct local_ranks *crew_ranks(struct member_crew *c);
 /* [n] of the processes, with their places in their present worlds; for live_host.h. Valid
  * until crew_close. */
@@ -39,8 +40,11 @@ const struct contract *crew_members(const struct member_crew *c);
  * in the slot, it is stopped first. A slot that is not of this host is ignored. */
 void crew_spawn(struct member_crew *c, uint32_t slot, uint32_t incarnation);
 void crew_kill(struct member_crew *c, uint32_t slot, uint32_t incarnation);
-void crew_send(
-    struct member_crew *c, uint32_t slot, uint32_t incarnation, const void *p, size_t n);
+void crew_send(struct member_crew *c,
+               uint32_t slot,
+               uint32_t incarnation,
+               const void *p,
+               size_t n);
 /* What a leader that takes over must know, for each process that runs, or has ended with
  * success. */
 void crew_describe(const struct member_crew *c,
@@ -50,7 +54,8 @@ void crew_describe(const struct member_crew *c,
                    void *arg);
 /* For a leader that gives the slots of this host other numbers. */
 void crew_renumber(struct member_crew *c, uint32_t first);
-uint32_t crew_generation(const struct member_crew *c); /* of the latest world; 0: none */
+uint32_t
+crew_generation(const struct member_crew *c); /* of the latest world; 0: none */
 /* For an event of crew_ranks about a process. */
 void crew_take_event(struct member_crew *c, struct local_ranks_event *ev);
 int crew_fd(const struct member_crew *c); /* to poll for POLLIN */

@@ -28,13 +28,13 @@ struct remote_job {      /* all borrowed */
     const char *binding; /* of --binding; NULL: none */
     const char *nics;    /* of --network-interfaces; NULL: none */
     bool is_verbose;
+    bool uses_srun;    /* in place of ssh */
     const char *iface; /* of all hosts; NULL: the route to each */
     /* NULL: use ssh; otherwise hvd-agent serve runs on all hosts */
     const char *token_file;
     uint16_t agent_port;      /* 0: default */
     uint16_t ssh_port;        /* 0: ssh's own */
     const char *ssh_identity; /* NULL: ssh's own */
-    bool uses_srun;           /* in place of ssh */
 };
 struct remote_end {
     bool has_failed;

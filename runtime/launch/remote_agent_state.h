@@ -34,7 +34,7 @@ struct remote_agent {
     uint32_t n;
     struct local_ranks *local;
     struct member_crew *crew; /* of an elastic job: local is its */
-    int keep_fd;       /* where the agent of a later horovodrun connects; -1: nowhere */
+    int keep_fd; /* where the agent of a later horovodrun connects; -1: nowhere */
     uint32_t n_leaders; /* before the present one */
     struct live_host live;
     struct local_ranks_event ev;

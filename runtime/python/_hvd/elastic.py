@@ -100,7 +100,6 @@ class State:
     argument on every rank. get_rank: a function that returns this process' rank.
     """
 
-
     def __init__(self, bcast_object, get_rank):
         self._bcast_object = bcast_object
         self._rank = get_rank

@@ -69,8 +69,6 @@ class Sharded:
     load_parts({name: object}): called on all ranks by sync() with the parts that this rank now has.
     """
 
-    always_syncs = True  # a rank that left has parts that are needed
-
     def _init_parts(self, save_parts, load_parts):
         self._save_parts, self._load_parts = save_parts, load_parts
         self._forget()
