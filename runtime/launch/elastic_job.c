@@ -270,7 +270,9 @@ static void run_set_policy(const struct elastic_run *r, struct elastic_config *r
 {
     const struct elastic_options *o = r->c->options;
     const uint64_t wait_ns = o->timeout_ms * NS_PER_MS;
-    const uint32_t all = r->hosts.n * r->hosts.slots;
+    /* those of the list, or all that a list that changes may have */
+    const uint64_t all = r->c->discovery ? (uint64_t)r->hosts.n * r->hosts.slots
+                                         : hostlist_slots(r->c->job->hosts);
 
     *ret = (struct elastic_config){.n_workers = r->hosts.n,
                                    .slots = r->hosts.slots,
@@ -283,7 +285,7 @@ static void run_set_policy(const struct elastic_run *r, struct elastic_config *r
                                    .exclude_ns = o->exclude_ns,
                                    .exclude_max_ns = o->exclude_max_ns};
     if (ret->max_ranks == 0)
-        ret->max_ranks = all > o->start ? all : o->start;
+        ret->max_ranks = all > o->start ? (uint32_t)all : o->start;
     ret->leave_ns = wait_ns / 2 < LEAVE_MAX_NS ? wait_ns / 2 : LEAVE_MAX_NS;
 }
 

@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A horovodrun that takes over an elastic job whose horovodrun was lost. TAP. Processes: elastic_member.py.
+
+usage: elastic_takeover_test.py [PART OF A NAME ...]
+"""
+
+import signal
+import sys
+
+from agent_test import AGENT, free_port
+from elastic_job import ADDED, Job, formed
+from launched import environment, start
+from tap import Program, has, main, same, secret, wait_until
+
+TERM = 1 << 16  # of generations
+
+
+class Named:
+    """A job by the name of its folder, and the agents of this host, which outlive its horovodruns."""
+
+    def __init__(self, folder, *words, **more):
+        self.folder, self.words, self.n = folder, words, 0
+        self.env = environment(
+            HVD_AGENT_PORT=str(free_port()), HVD_ELASTIC_JOB=f"job {folder}", TMPDIR=folder, **more
+        )
+        self.token = secret(folder)
+        self.agent = Program(
+            [AGENT, "serve", "--bind", "127.0.0.1", "--token-file", self.token], self.env, folder, "serve"
+        )
+        wait_until("the agent serves", lambda: "serving" in self.agent.err)
+        self.job = Job(folder, *self._options(), starts=self._start)
+
+    def _options(self):
+        port = self.env["HVD_AGENT_PORT"]
+        return ["--token-file", self.token, "--agent-port", port, "--verbose", *self.words]
+
+    def _start(self, *words):
+        self.command, self.n = words, self.n + 1
+        return start(self.folder, *words, env=self.env, name=f"run{self.n}")
+
+    def lose_leader(self):
+        self.job.run.signal(signal.SIGKILL)
+        same(self.job.run.end(), 128 + signal.SIGKILL)
+        wait_until("the agent has seen it", lambda: self.agent.err.count("are kept for another") == self.n)
+
+    def gone(self, *members):
+        """These have ended, without a horovodrun."""
+
+        def are_gone():
+            self.job.pump()
+            return all(m.connection.fileno() < 0 for m in members)
+
+        wait_until(f"{members} have ended", are_gone)
+
+    def lead_again(self):
+        """Another horovodrun, which has got the report of the agent."""
+        self.job.run = self._start(*self.command)
+        self.job.said("host is ready")
+
+    def end(self, code=0):
+        err = self.job.run
+        same(err.end(), code, f"exit code\n{err.out}{err.err}")
+        wait_until(
+            "the agent of the job ends", lambda: "process of a job or command exited" in self.agent.err
+        )
+        self.agent.signal(signal.SIGTERM)
+        same(self.agent.end(), 128 + signal.SIGTERM, self.agent.err)
+        self.job.nothing_is_left()
+        return err.err
+
+
+def test_a_world_works_on_and_its_next_leader_forms_the_next_one(folder):
+    named = Named(folder, "-np", "2", "--min-np", "1", "-H", "localhost:2")
+    a, b = named.job.world(0, 1)
+    named.lose_leader()
+    named.lead_again()
+    has(named.job.run.err, "a process is adopted slot=1 host=localhost world=1 rank=1")
+    has(a.says("still here"), "[0]<stdout>:")
+    same((a.packets, b.packets), ([], []), "nothing was sent to them")
+    b.kill()
+    has(a.broken(), "rank 1 on localhost was killed by signal 9")
+    a.ready()
+    (world,) = formed(a)
+    same((world.generation, world.rank, world.n_new), (TERM + 1, 0, 0))
+    successor = named.job.member(1, 2)
+    successor.ready()
+    same(a.notified(), ADDED)
+    a.ready()
+    same([w.generation for w in formed(a, successor)], [TERM + 2] * 2)
+    for m in a, successor:
+        m.do("os._exit(0)")
+    named.end()
+
+
+def test_what_happens_without_a_leader_is_seen_by_the_next_one(folder):
+    named = Named(folder, "-np", "3", "--min-np", "1", "-H", "localhost:3")
+    a, b, c = named.job.world(0, 1, 2)
+    named.lose_leader()
+    b.kill()
+    named.gone(b)
+    a.ready()  # its collective has failed
+    c.ready()
+    a.does("pass")
+    c.does("pass")
+    named.lead_again()
+    worlds = formed(a, c)
+    same([(w.generation, w.rank) for w in worlds], [(TERM + 1, 0), (TERM + 1, 1)])
+    named.job.member(1, 1)  # the number of its process is not known any more
+    for m in a, c:
+        m.do("os._exit(0)")
+    named.end()
+
+
+def test_a_job_that_ended_well_meanwhile_ends_well(folder):
+    named = Named(folder, "-np", "2", "--min-np", "2", "-H", "localhost:2")
+    a, b = named.job.world(0, 1)
+    named.lose_leader()
+    a.do("os._exit(0)")
+    b.do("os._exit(0)")
+    named.gone(a, b)
+    named.lead_again()
+    named.end()
+
+
+def test_leaders_are_lost_one_after_another(folder):
+    named = Named(folder, "-np", "2", "--min-np", "2", "-H", "localhost:2")
+    a, b = named.job.world(0, 1)
+    for n in range(1, 4):
+        named.lose_leader()
+        named.lead_again()
+        a.ready()
+        has(b.broken(), "a member has left the world")
+        b.ready()
+        same({w.generation for w in formed(a, b)}, {n * TERM + 1})
+    for m in a, b:
+        m.do("os._exit(0)")
+    named.end()
+
+
+def test_processes_are_stopped_when_no_leader_comes(folder):
+    named = Named(folder, "-np", "2", "--min-np", "1", "--elastic-timeout", "3", "-H", "localhost:2")
+    a, b = named.job.world(0, 1)
+    named.lose_leader()
+    named.gone(a, b)
+    named.agent.signal(signal.SIGTERM)
+    same(named.agent.end(), 128 + signal.SIGTERM, named.agent.err)
+    named.job.nothing_is_left()
+
+
+def test_a_name_needs_agents_that_serve(folder):
+    env = environment(HVD_ELASTIC_JOB="lab", TMPDIR=folder)
+    program = start(folder, "-np", "1", "--min-np", "1", "true", env=env)
+    same(program.end(), 125)
+    has(program.err, "HVD_ELASTIC_JOB=lab requires --token-file")
+
+
+if __name__ == "__main__":
+    sys.dont_write_bytecode = True
+    main(globals())
