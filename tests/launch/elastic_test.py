@@ -14,7 +14,7 @@ import sys
 
 from elastic_job import ADDED, REMOVED, Job, form, formed, ready_message
 from launched import HOROVODRUN, environment, executable, start
-from tap import DEADLINE_S, Skip, has, is_alive, main, same, wait_until, write
+from tap import DEADLINE_S, Skip, has, is_alive, main, read, same, wait_until, write
 
 
 def places(*worlds):
@@ -437,12 +437,13 @@ def test_discovery_grows_and_shrinks_the_job(folder):
 
 
 def test_a_discovery_script_that_fails_later_changes_nothing(folder):
-    body = "[ ! -e {0}/broken ] || exit 7; cat {0}/hosts"
+    body = "[ ! -e {0}/broken ] || {{ echo >>{0}/tries; exit 7; }}; cat {0}/hosts"
     job = Job(folder, "-np", "2", "--min-np", "1", "--host-discovery-script", script(folder, body))
     a, b = job.world(0, 1)
     write(f"{folder}/broken", "")
     job.said("the host list stays as it is")
     has(job.run.err, "exited with code 7")
+    job.until("it fails again", lambda: read(f"{folder}/tries").count("\n") >= 3)
     b.kill()
     a.broken()
     form(a)
