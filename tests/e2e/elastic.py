@@ -214,6 +214,12 @@ def a_job_is_scaled_while_it_trains_and_operators_die() -> None:
     except Refused as e:
         refused = str(e)
     expect("from minReplicas to maxReplicas" in refused, "a size out of bounds is refused", refused)
+    try:
+        patch = '{"spec":{"elasticPolicy":{"maxReplicas":9}}}'
+        kubectl("patch", "horovodjob", "el", "-n", ns, "--type=merge", "-p", patch)
+    except Refused as e:
+        refused = str(e)
+    expect("elasticPolicy cannot be changed while" in refused, "and other bounds", refused)
     stop(job)
 
 

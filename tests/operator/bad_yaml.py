@@ -17,6 +17,7 @@ POD = WORKER + ".template.spec"
 COMMAND = "containers[0].command is missing"
 NEW_JOB = "create a new job"
 MISSING = object()
+BOUNDS = {"minReplicas": 1, "maxReplicas": 4}
 
 
 def plain(name: str = "bad") -> dict:
@@ -121,6 +122,27 @@ WRONG: dict[str, tuple[dict, tuple[str, ...]]] = {
         job(("spec.framework", "tensorflow"), ("spec.replicaSpecs.Launcher", {"template": TEMPLATE})),
         ("with framework tensorflow there is no role Launcher",),
     ),
+    "no bounds of an elastic job": one(
+        "spec.elasticPolicy", {}, "spec.elasticPolicy.minReplicas", "spec.elasticPolicy.maxReplicas"
+    ),
+    "bounds of an elastic job in disorder": one(
+        "spec.elasticPolicy", {"minReplicas": 3, "maxReplicas": 2}, "minReplicas is above maxReplicas"
+    ),
+    "fewer workers than the bounds": one(
+        "spec.elasticPolicy", {"minReplicas": 3, "maxReplicas": 9},
+        "spec.replicaSpecs.Worker.replicas", "replicas must be from minReplicas to maxReplicas",
+    ),
+    "too many spares": one(
+        "spec.elasticPolicy", {"minReplicas": 1, "maxReplicas": 8192, "spares": 1}, "above 8192 workers"
+    ),
+    "an elastic job with TensorFlow": (
+        job(("spec.framework", "tensorflow"), ("spec.elasticPolicy", BOUNDS)),
+        ("spec.elasticPolicy", "elasticPolicy is for framework horovod"),
+    ),
+    "an elastic job that succeeds by its workers": (
+        job(("spec.successPolicy", "AllWorkers"), ("spec.elasticPolicy", BOUNDS)),
+        ("spec.successPolicy", "with the role Launcher or elasticPolicy successPolicy is Launcher"),
+    ),
     "two launchers": one(
         "spec.replicaSpecs.Launcher", {"replicas": 2, "template": TEMPLATE}, "Launcher.replicas", "unknown field"
     ),
@@ -145,7 +167,7 @@ WRONG: dict[str, tuple[dict, tuple[str, ...]]] = {
     "success by workers with a launcher": (
         job(("spec.replicaSpecs.Launcher", {"template": TEMPLATE}), ("spec.successPolicy", "Worker0"),
             (FIRST + ".command", MISSING)),
-        ("spec.successPolicy", "with the role Launcher successPolicy is Launcher"),
+        ("spec.successPolicy", "with the role Launcher or elasticPolicy successPolicy is Launcher"),
     ),
     "workers with a command, and a launcher": one(
         "spec.replicaSpecs.Launcher", {"template": TEMPLATE}, "with a Launcher the workers run hvd-agent serve"
@@ -221,6 +243,7 @@ CHANGES: dict[str, tuple[str, object, tuple[str, ...]]] = {  # of job plain()
         {"template": TEMPLATE},
         ("a role cannot be added or removed", NEW_JOB),
     ),
+    "a policy": ("spec.elasticPolicy", BOUNDS, ("elasticPolicy cannot be added or removed", NEW_JOB)),
     "no workers left": (WORKER + ".replicas", 0, (WORKER + ".replicas", "greater than or equal to 1")),
 }
 

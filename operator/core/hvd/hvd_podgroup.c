@@ -2,7 +2,7 @@
 /* The PodGroup of a HorovodJob, of Volcano or of scheduler-plugins.
  *
  *   minMember     schedulingPolicy.minAvailable, at most the number of pods; by default
- *                 all of them
+ *                 all of them, of an elastic job its minimum
  *   minResources  schedulingPolicy.minResources unchanged; by default the resources of
  *                 minMember pods: those of other roles first, then workers
  *
@@ -95,11 +95,12 @@ struct node *object_pod_group(struct build *b,
 {
     const struct hvd_scheduling *s = &job->run.scheduling;
     bool is_volcano = object_gang(job, cfg) == GANG_VOLCANO;
-    uint32_t n = count_pods(job);
+    uint32_t n =
+        job->elastic.is_set ? 1 /* the launcher */ + job->elastic.min : count_pods(job);
     char name[OBJECT_NAME_SIZE];
     struct node *o, *spec = node_object(b), *sum;
 
-    if (s->min_available >= 0 && s->min_available < (int64_t)n)
+    if (s->min_available >= 0 && s->min_available < (int64_t)count_pods(job))
         n = (uint32_t)s->min_available;
     object_name(job, KUBE_VOLCANO_GROUP, name);
     o = hvd_object_new(b, job,
