@@ -20,6 +20,7 @@ from _hvd.torch.compression import Compression
 from _hvd.torch.dynamo import hide_from_dynamo
 from _hvd.torch.functions import *
 from _hvd.torch.functions import __all__ as _functions
+from _hvd.torch.guarding import Guard, guard
 from _hvd.torch.memory import use_huge_pages
 from _hvd.torch.mpi_ops import *
 from _hvd.torch.mpi_ops import __all__ as _ops
@@ -36,6 +37,7 @@ __all__ = sorted(
         "__version__",
         "Compression",
         "DistributedOptimizer",
+        "Guard",
         "HorovodInternalError",
         "HostsUpdatedInterrupt",
         "ProcessSet",
@@ -45,6 +47,7 @@ __all__ = sorted(
         "convert_sync_batchnorm",
         "elastic",
         "global_process_set",
+        "guard",
         "remove_process_set",
         *_basics,
         *_functions,

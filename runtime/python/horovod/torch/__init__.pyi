@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from typing import Any, Iterable, Mapping
 
+import torch
 from torch import Tensor
 
 from horovod import __version__ as __version__
@@ -253,6 +254,21 @@ from horovod.torch.sync_batch_norm import (
     convert_sync_batchnorm as convert_sync_batchnorm,
 )
 
+class Guard:
+    every: int
+    steps: int
+    def __init__(self, of: Mapping[str, Any], every: int, name: str) -> None: ...
+    def restore(self) -> int: ...
+    def step(self) -> None: ...
+    def wait(self) -> None: ...
+
+def guard(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer | None = None,
+    every: int = 100,
+    name: str = "default",
+    **objects: Any,
+) -> Guard: ...
 def check_replicas(
     params: Mapping[str, Any] | Iterable[Tensor] | Iterable[tuple[str, Tensor]],
     process_set: ProcessSet = ...,
