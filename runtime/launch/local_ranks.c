@@ -378,7 +378,8 @@ void local_ranks_step(struct local_ranks *l,
     if (l->job.deadline_ns < deadline_ns)
         deadline_ns = l->job.deadline_ns;
     deadline_ns = output_due_ns(&l->output, deadline_ns);
-    if (l->is_draining && l->drain_deadline_ns < deadline_ns)
+    if (l->is_draining && l->job.state != JOB_ENDED
+        && l->drain_deadline_ns < deadline_ns)
         deadline_ns = l->drain_deadline_ns;
     if (local_ranks_is_idle(l) && !l->is_draining)
         deadline_ns = 0; /* stopped when no rank ran: no event follows */

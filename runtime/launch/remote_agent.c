@@ -438,6 +438,8 @@ static void remote_agent_take_events(struct remote_agent *a)
     if (local_ranks_running(a->local))
         uplink_fail(&a->up, 125, 0, "ranks cannot be killed: they hang in the kernel");
     uplink_send(&a->up, ERRAND_DONE, NULL);
+    if (!a->up.is_open) /* kept for a horovodrun, and ended by a signal */
+        remote_agent_begin_end(a);
 }
 
 /* Waits and handles signals before ranks were started. */

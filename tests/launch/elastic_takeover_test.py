@@ -148,6 +148,17 @@ def test_processes_are_stopped_when_no_leader_comes(folder):
     named.job.nothing_is_left()
 
 
+def test_an_agent_that_is_stopped_without_a_leader_ends_at_once(folder):
+    named = Named(folder, "-np", "2", "--min-np", "1", "-H", "localhost:2")
+    a, b = named.job.world(0, 1)
+    named.lose_leader()
+    named.agent.signal(signal.SIGTERM)
+    named.gone(a, b)
+    same(named.agent.end(), 128 + signal.SIGTERM, named.agent.err)
+    has(named.agent.err, "process of a job or command exited")
+    named.job.nothing_is_left()
+
+
 def test_a_name_needs_agents_that_serve(folder):
     env = environment(HVD_ELASTIC_JOB="lab", TMPDIR=folder)
     program = start(folder, "-np", "1", "--min-np", "1", "true", env=env)
