@@ -414,6 +414,8 @@ static struct node *step_delete_options(struct build *b, const struct apply_step
     struct node *o = node_object(b);
 
     node_set_str(b, o, "propagationPolicy", "Background");
+    if (s->action->is_forced)
+        node_set_int(b, o, "gracePeriodSeconds", 0);
     node_set_str(b, node_child(b, o, "preconditions", NODE_OBJECT), "uid", s->uid);
     return o;
 }

@@ -30,6 +30,7 @@ struct action {
     const char *
         uid; /* UPDATE, DELETE: precondition; EXPLAIN: of the pod. NULL: UPDATE of the object that an
                         earlier LOOK of the plan found */
+    bool is_forced;          /* DELETE of a pod: without waiting for its kubelet */
     const struct node *body; /* CREATE, UPDATE. NULL: front->build builds it when the
                                 action is carried out */
     uint8_t digest[SHA256_BYTES]; /* CREATE, UPDATE of an object that no watch shows:

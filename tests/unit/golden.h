@@ -353,9 +353,9 @@ static inline void golden_actions(const struct job_plan *p,
 
         if (is_first)
             strbuf_printf(out, "%s%u %s", indent, x->stage, verb_name(x->verb));
-        strbuf_printf(out, " %s %s%s%s%s%s", kube_kind_name(x->kind), x->name,
+        strbuf_printf(out, " %s %s%s%s%s%s%s", kube_kind_name(x->kind), x->name,
                       x->sub ? "/" : "", x->sub ? x->sub : "", x->uid ? " uid=" : "",
-                      x->uid ? x->uid : "");
+                      x->uid ? x->uid : "", x->is_forced ? " by force" : "");
         if (o) {
             strbuf_putc(out, ' ');
             json_write(o, out);

@@ -22,7 +22,8 @@
  *   generation, world, node, finalizer, reason, message, deleting
  *                   as in the pod; by default the generation and the world of the
  *                   stored status, where the pod has one
- *   disrupted       true: condition DisruptionTarget, with the message "disruption"
+ *   disrupted       true: condition DisruptionTarget, with the message "disruption" and
+ *                   the reason "disruptedBy"
  *   conditions      {type: status}, more of them
  *   stopped         true: activeDeadlineSeconds is 1
  *   tracked         true: it has the operator's finalizer
@@ -187,7 +188,8 @@ static void plan_add_conditions(struct build *b, struct node *pod, const struct 
 
     plan_add_condition(b, pod, "Ready", is_ready ? "True" : "False", NULL, NULL);
     if (node_bool(w, "disrupted", false))
-        plan_add_condition(b, pod, "DisruptionTarget", "True", "EvictionByEvictionAPI",
+        plan_add_condition(b, pod, "DisruptionTarget", "True",
+                           str_or(w, "disruptedBy", "EvictionByEvictionAPI"),
                            str_or(w, "disruption", "m"));
     if (node_get(w, "unscheduled"))
         plan_add_condition(b, pod, "PodScheduled", "False", "Unschedulable",

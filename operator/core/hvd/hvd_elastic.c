@@ -11,6 +11,8 @@
  * hvd_validate.c, hvd_verdict.c and hvd_plan.c. */
 #include "operator/core/hvd/hvd_elastic.h"
 
+#include <string.h>
+
 #include "operator/core/hvd/hvd_crew.h"
 #include "operator/core/hvd/hvd_fields.h"
 
@@ -19,6 +21,8 @@
 #define MAX_COUNT   1000000
 #define MAX_RANKS   65536 /* of an elastic job: runtime/launch/core/elastic.c */
 #define SHORT_RUN_S 60
+/* Reason of DisruptionTarget: by the taint of a node that is not ready. */
+#define NODE_LOST   "DeletionByTaintManager"
 
 void hvd_elastic_decode(const struct node *spec, struct hvd_job *job, struct strbuf *p)
 {
@@ -123,4 +127,13 @@ uint64_t hvd_elastic_again_s(const struct pod *p)
         || p->exit_wall_us - begin_us >= SHORT_RUN_S * 1000000ull)
         return 0;
     return p->exit_wall_us / 1000000u + HVD_ELASTIC_AGAIN_S;
+}
+
+/* Two pods of one worker may run then, but only one has ranks: those of a node that does
+ * not answer lose the connection to horovodrun and end. */
+uint64_t hvd_elastic_force_s(const struct pod *p)
+{
+    bool is_node_lost = p->is_disrupted && strcmp(p->reason, NODE_LOST) == 0;
+
+    return p->is_deleting && is_node_lost && !*p->finalizer ? pod_gone_by_s(p) : 0;
 }

@@ -29,6 +29,10 @@ bool hvd_elastic_has_lost(const struct hvd_job *job,
 #define HVD_ELASTIC_AGAIN_S 30 /* at most, from the end */
 uint64_t hvd_elastic_again_s(const struct pod *p);
 
+/* The wall time from when on a pod in deletion is deleted by force: Kubernetes deletes it
+ * because its node does not answer, and its name is needed. 0: it is not. */
+uint64_t hvd_elastic_force_s(const struct pod *p);
+
 /* The spec of the launcher pod that the operator adds: that of the Worker with a small
  * first container, which runs horovodrun with the Worker's command. */
 struct node *hvd_launcher_spec(struct build *b, const struct hvd_job *job);

@@ -335,6 +335,15 @@ hvd_worker_is_missing(const struct planning *g, enum role role, uint32_t index)
                    || (g->job->elastic.is_set && role == ROLE_WORKER)));
 }
 
+static void force_pod(struct planning *g, uint32_t i, const char *uid)
+{
+    struct action *x = add_pod(g, VERB_DELETE, STAGE_DELETE, ROLE_WORKER, i);
+
+    action_set_uid(g, x, uid);
+    if (x)
+        x->is_forced = true;
+}
+
 /* Its name is needed for the next one. */
 static void plan_delete_ended(struct planning *g)
 {
@@ -342,11 +351,14 @@ static void plan_delete_ended(struct planning *g)
 
     for (uint32_t i = 0; i < crew->n; i++) {
         const struct pod *p = crew->w[i].pod;
+        uint64_t at_s;
 
         if (plan_has_ended(g->q, i)
             && wall_wait_is_over(g->q->now_wall_s, hvd_elastic_again_s(p),
                                  HVD_ELASTIC_AGAIN_S))
             drop_pod(g, STAGE_DELETE, ROLE_WORKER, i, p->uid);
+        else if (plan_is_forced(g->q, i, &at_s) && g->q->now_wall_s >= at_s)
+            force_pod(g, i, p->uid);
     }
 }
 

@@ -58,6 +58,16 @@ bool plan_has_ended(const struct verdict_query *q, uint32_t i)
            && (pod_has_succeeded(w->pod) || pod_has_failed(w->pod));
 }
 
+bool plan_is_forced(const struct verdict_query *q, uint32_t i, uint64_t *ret_s)
+{
+    const struct worker *w = &q->seen->crew[ROLE_WORKER].w[i];
+
+    if (!q->job->elastic.is_set || w->state != WORKER_SEEN)
+        return false;
+    *ret_s = hvd_elastic_force_s(w->pod);
+    return *ret_s != 0;
+}
+
 bool hvd_plan_is_ttl_over(const struct verdict_query *q, const struct hvd_verdict *v)
 {
     int64_t ttl_s = q->job->run.ttl_s;
@@ -106,7 +116,7 @@ static uint64_t drop_gang_ms(const struct verdict_query *q, const struct hvd_ver
 uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct hvd_verdict *v)
 {
     const struct hvd_run *run = &q->job->run;
-    uint64_t now_s = q->now_wall_s, ms = drop_gang_ms(q, v);
+    uint64_t now_s = q->now_wall_s, ms = drop_gang_ms(q, v), at_s;
 
     if (v->was_finished) {
         requeue_at(&ms, now_s, plan_stop_s(q, v));
@@ -128,6 +138,8 @@ uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct hvd_ver
     for (uint32_t i = 0; i < q->seen->crew[ROLE_WORKER].n; i++) {
         if (plan_is_outside(q, i))
             requeue_at(&ms, now_s, plan_leave_s(q, v));
+        if (plan_is_forced(q, i, &at_s))
+            requeue_at(&ms, now_s, at_s);
         if (plan_has_ended(q, i))
             requeue_at(&ms, now_s,
                        hvd_elastic_again_s(q->seen->crew[ROLE_WORKER].w[i].pod));

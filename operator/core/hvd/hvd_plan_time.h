@@ -16,5 +16,7 @@ uint64_t plan_leave_s(const struct verdict_query *q, const struct hvd_verdict *v
 bool plan_is_outside(const struct verdict_query *q, uint32_t i);
 /* Worker i of an elastic job has a pod that has ended. */
 bool plan_has_ended(const struct verdict_query *q, uint32_t i);
+/* Worker i of an elastic job is deleted by force at *ret_s. */
+bool plan_is_forced(const struct verdict_query *q, uint32_t i, uint64_t *ret_s);
 
 #endif
