@@ -409,17 +409,6 @@ static void on_deleted(void *arg, const struct kube_reply *r)
     step_done(s);
 }
 
-static struct node *step_delete_options(struct build *b, const struct apply_step *s)
-{
-    struct node *o = node_object(b);
-
-    node_set_str(b, o, "propagationPolicy", "Background");
-    if (s->action->is_forced)
-        node_set_int(b, o, "gracePeriodSeconds", 0);
-    node_set_str(b, node_child(b, o, "preconditions", NODE_OBJECT), "uid", s->uid);
-    return o;
-}
-
 /* The API server refuses a merge patch whose uid differs from the object's. */
 static void
 patch_set_uid(struct build *b, const struct apply_step *s, struct node *patch)
@@ -458,7 +447,7 @@ step_build_body(struct build *b, const struct apply_step *s, struct err *err)
     const struct action *x = s->action;
 
     if (x->verb == VERB_DELETE)
-        return step_delete_options(b, s);
+        return plan_delete_options(b, s->action, s->uid);
     if (x->body)
         return node_copy(b, x->body);
     if (x->kind == KUBE_SECRET)

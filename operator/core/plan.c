@@ -57,3 +57,15 @@ struct action *plan_add_pod(struct job_plan *p,
     x->uid = uid;
     return x;
 }
+
+struct node *
+plan_delete_options(struct build *b, const struct action *x, const char *uid)
+{
+    struct node *o = node_object(b);
+
+    node_set_str(b, o, "propagationPolicy", "Background");
+    if (x->is_forced)
+        node_set_int(b, o, "gracePeriodSeconds", 0);
+    node_set_str(b, node_child(b, o, "preconditions", NODE_OBJECT), "uid", uid);
+    return o;
+}

@@ -65,5 +65,8 @@ struct action *plan_add_pod(struct job_plan *p,
                             enum role role,
                             uint32_t index,
                             struct arena *a);
+/* The body of the request of a DELETE. uid: a precondition. */
+struct node *
+plan_delete_options(struct build *b, const struct action *x, const char *uid);
 
 #endif

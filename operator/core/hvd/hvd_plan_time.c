@@ -113,10 +113,29 @@ static uint64_t drop_gang_ms(const struct verdict_query *q, const struct hvd_ver
     return 0;
 }
 
+/* When pods of workers are deleted. */
+static void requeue_workers(uint64_t *ms,
+                            const struct verdict_query *q,
+                            const struct hvd_verdict *v)
+{
+    const uint64_t now_s = q->now_wall_s;
+    uint64_t at_s;
+
+    for (uint32_t i = 0; i < q->seen->crew[ROLE_WORKER].n; i++) {
+        if (plan_is_outside(q, i))
+            requeue_at(ms, now_s, plan_leave_s(q, v));
+        if (plan_is_forced(q, i, &at_s))
+            requeue_at(ms, now_s, at_s);
+        if (plan_has_ended(q, i))
+            requeue_at(ms, now_s,
+                       hvd_elastic_again_s(q->seen->crew[ROLE_WORKER].w[i].pod));
+    }
+}
+
 uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct hvd_verdict *v)
 {
     const struct hvd_run *run = &q->job->run;
-    uint64_t now_s = q->now_wall_s, ms = drop_gang_ms(q, v), at_s;
+    uint64_t now_s = q->now_wall_s, ms = drop_gang_ms(q, v);
 
     if (v->was_finished) {
         requeue_at(&ms, now_s, plan_stop_s(q, v));
@@ -135,15 +154,7 @@ uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct hvd_ver
         requeue_at(&ms, now_s, v->next_restart_s);
     if (v->state == STATE_RESTARTING || v->state == STATE_SUSPENDED)
         requeue_at(&ms, now_s, crew_stuck(q->seen, now_s).due_s);
-    for (uint32_t i = 0; i < q->seen->crew[ROLE_WORKER].n; i++) {
-        if (plan_is_outside(q, i))
-            requeue_at(&ms, now_s, plan_leave_s(q, v));
-        if (plan_is_forced(q, i, &at_s))
-            requeue_at(&ms, now_s, at_s);
-        if (plan_has_ended(q, i))
-            requeue_at(&ms, now_s,
-                       hvd_elastic_again_s(q->seen->crew[ROLE_WORKER].w[i].pod));
-    }
+    requeue_workers(&ms, q, v);
     if (run->deadline_s >= 0 && v->was.start_s != 0 && v->state != STATE_SUSPENDED)
         requeue_at(&ms, now_s, v->was.start_s + (uint64_t)run->deadline_s);
     return ms;
