@@ -27,6 +27,8 @@ from job import (
 EXAMPLES = ROOT / "runtime/examples"
 README = EXAMPLES / "README.md"
 DIGITS = ROOT / "tests/python/digits"
+# (epoch, workers) of the jobs that are resumed
+RESUMED = [(str(epoch), "2" if epoch < 4 else "3") for epoch in range(1, 9)]
 PROGRAMS = ("horovodrun", "mpirun", "torchrun", "python3")
 
 # prints the help of each script named, with one import of torch
@@ -195,6 +197,12 @@ class Examples(Runs):
         self.assertGreaterEqual(number(r"mixed_precision: .* ([01]\.\d+)", ended), 0.93)
 
     @only_torch("debian")
+    def test_an_elastic_job_resumes_on_another_number_of_workers(self):
+        ended = self.run_example("runtime/examples/elastic_digits.py --epochs 3")
+        self.assertEqual(re.findall(r"epoch (\d) of \d on (\d)", ended.out), RESUMED, ended)
+        self.assertEqual(len(re.findall(r"held-out accuracy", ended.out)), 2, ended)
+
+    @only_torch("debian")
     def test_tokens(self):
         ended = self.run_example("train_tokens.py --compression bf16")
         self.assertIn("all 2 workers hold identical weights", ended.out)
@@ -271,7 +279,7 @@ class Examples(Runs):
 
     @only_torch("debian")
     def test_every_command_has_a_test(self):
-        self.assertEqual(len(shown()), 20)
+        self.assertEqual(len(shown()), 22)
 
     @only_torch("debian")
     def test_the_table_of_what_to_copy_quotes_the_scripts(self):

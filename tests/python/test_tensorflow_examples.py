@@ -62,6 +62,11 @@ class TensorFlowExamples(examples.Runs):
         self.assertIn("all 2 workers hold identical weights", ended.out)
         self.assertEqual(len(re.findall(r"epoch \d  loss \d", ended.out)), 8, ended)
 
+    def test_an_elastic_job_resumes_on_another_number_of_workers(self):
+        ended = self.run_example("elastic_keras_digits.py --epochs 3")
+        found = re.findall(r"<stdout>:epoch (\d) on (\d) workers", ended.out)
+        self.assertEqual(found, examples.RESUMED, ended)
+
     def test_synthetic_benchmark(self):
         self.assert_benchmarked(self.shared(BENCHMARK))
 
