@@ -146,16 +146,16 @@ class Elastic(unittest.TestCase):
         step = self.position((0, 2, 1), (3, 3, 1), "2,2")
         self.steps((0, 2, 1), 2, step + 2)
 
-        # Ranks are removed, and none is new: nothing needs to be sent.
+        # Ranks are removed, and none is new: all sync nevertheless.
         job.leader.send("notify", 3, 1)
         self.interrupt((0, 2, 1), ("0 1 3", "2 1 3", "1 2 3"))
         job.form(4, 2, 0)
-        self.position((2, 0), (3, 3), "2,-")
+        self.position((2, 0), (4, 4), "2,-")
         # What waited meanwhile needs the state, although it is no new process.
         job.leader.send("notify", 4, 2)
         self.interrupt((2, 0), ("0 1 4", "2 1 4"))
         job.form(5, 1, 2, 0)
-        step = self.position((1, 2, 0), (2, 4, 4), "2,2", behind=True)
+        step = self.position((1, 2, 0), (2, 5, 5), "2,2")
         self.steps((1, 2, 0), 1, step + 1)
         job.go((0, 1, 2), "end")
         self.assertEqual(job.each((0, 1, 2), "ended"), [["result"]] * 3)
@@ -166,7 +166,7 @@ class Elastic(unittest.TestCase):
         self.job.go(slots, "go", 1000000)
         self.job.ready(*ready)
 
-    def position(self, slots, synced, sets, behind=False):
+    def position(self, slots, synced, sets):
         """All start at one step, which is returned."""
         said = self.job.each(slots, "start")
         step = int(said[-1][2])
