@@ -151,9 +151,11 @@ class Elastic(unittest.TestCase):
         self.interrupt((0, 2, 1), ("0 1 3", "2 1 3", "1 2 3"))
         job.form(4, 2, 0)
         self.position((2, 0), (4, 4), "2,-")
-        # What waited meanwhile needs the state, although it is no new process.
+        # What waited meanwhile needs the state, although it is no new process. Rank 0 waits without a commit.
         job.leader.send("notify", 4, 2)
-        self.interrupt((2, 0), ("0 1 4", "2 1 4"))
+        job.go((2,), "wait", 1)
+        job.go((0,), "go", 1)
+        job.ready("0 1 4", "2 1 4")
         job.form(5, 1, 2, 0)
         step = self.position((1, 2, 0), (2, 5, 5), "2,2")
         self.steps((1, 2, 0), 1, step + 1)

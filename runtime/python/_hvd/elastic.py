@@ -63,11 +63,23 @@ class HostUpdateResult(enum.IntFlag):
 def hosts_changed():
     """The host changes since the last call: a list of (timestamp, HostUpdateResult).
 
-    Called at each commit() and check_host_updates() on every rank; rank 0's result counts. Empty outside of
-    elastic jobs.
+    Called at each commit() and check_host_updates() on every rank, by _HostMessages; rank 0's result counts.
+    Empty outside of elastic jobs.
     """
     bits = _native.elastic_take_change()
     return [(time.time(), HostUpdateResult(bits))] if bits else []
+
+
+class _HostMessages(queue.Queue):
+    """What on_hosts_updated() was called with. empty() includes what the launcher has announced by then.
+
+    Scripts written for Horovod wait for a change by this queue, without a commit.
+    """
+
+    def empty(self):
+        for message in hosts_changed():
+            self.put(message)
+        return super().empty()
 
 
 class WorkerNotificationManager:
@@ -103,7 +115,7 @@ class State:
     def __init__(self, bcast_object, get_rank):
         self._bcast_object = bcast_object
         self._rank = get_rank
-        self._host_messages = queue.Queue()
+        self._host_messages = _HostMessages()
         self._last_updated_timestamp = 0
         self._reset_callbacks = []
         self._commits = 0
@@ -113,7 +125,7 @@ class State:
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self):
-        self._host_messages = queue.Queue()
+        self._host_messages = _HostMessages()
         self._last_updated_timestamp = 0  # rank 0 may have another clock now
         self.reset()
         for callback in self._reset_callbacks:
@@ -140,8 +152,6 @@ class State:
 
     def check_host_updates(self):
         """Raises HostsUpdatedInterrupt on all ranks when hosts were added or removed. A collective."""
-        for timestamp, update in hosts_changed():
-            self.on_hosts_updated(timestamp, update)
         before = latest = self._last_updated_timestamp
         result = HostUpdateResult.no_update
         while not self._host_messages.empty():

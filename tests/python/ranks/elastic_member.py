@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process of an elastic job that test_elastic.py drives: it does what it reads, and says what has happened.
 
-go N: N steps, each with a commit. alone: an allreduce that fails, and what it changed before is lost.
+go N: N steps, each with a commit. wait: for an announcement, as scripts do that know how Horovod keeps
+them, then go. alone: an allreduce that fails, and what it changed before is lost.
 differ: an allreduce of other shapes on each rank. end: returns.
 """
 
 import os
 import sys
+import time
 
 import horovod.torch as hvd
 import torch
@@ -59,7 +61,9 @@ def train(state):
             hvd.allreduce(torch.ones(1), name="alone")
         if word == "differ":
             hvd.allreduce(torch.ones(2 + hvd.rank()), name="differ")
-        if word == "go":
+        while word == "wait" and state._host_messages.empty():
+            time.sleep(0.01)
+        if word in ("go", "wait"):
             for _ in range(int(rest[0])):
                 one_step(state)
                 state.commit()
