@@ -139,6 +139,19 @@ static bool run_all_done(const struct elastic_run *r)
 
 /* --- the loop --------------------------------------------------------------------- */
 
+/* Ends this program, but not the job: another horovodrun of its name takes it over. */
+static void run_leave(struct elastic_run *r)
+{
+    if (r->is_over)
+        return;
+    log_warn("the job is left to another horovodrun of its name", "job=\"%s\"",
+             r->e.job_id);
+    r->forwarded_signal = SIGTERM;
+    r->is_over = true;
+    links_close(&r->links, true);
+    r->end_deadline_ns = clock_now_ns();
+}
+
 static void run_take_signals(struct elastic_run *r)
 {
     int sig;
@@ -152,6 +165,10 @@ static void run_take_signals(struct elastic_run *r)
             log_warn("an elastic job cannot be suspended, continuing",
                      "signal=SIGTSTP");
             continue;
+        }
+        if (sig == SIGTERM && r->e.keep_ms > 0) { /* its pod is moved, for one */
+            run_leave(r);
+            return;
         }
         if (signals_is_stop(sig) && !r->forwarded_signal) {
             r->forwarded_signal = sig;

@@ -39,9 +39,9 @@ class Named:
         self.command, self.n = words, self.n + 1
         return start(self.folder, *words, env=self.env, name=f"run{self.n}")
 
-    def lose_leader(self):
-        self.job.run.signal(signal.SIGKILL)
-        same(self.job.run.end(), 128 + signal.SIGKILL)
+    def lose_leader(self, number=signal.SIGKILL):
+        self.job.run.signal(number)
+        same(self.job.run.end(), 128 + number)
         wait_until("the agent has seen it", lambda: self.agent.err.count("are kept for another") == self.n)
 
     def gone(self, *members):
@@ -91,6 +91,16 @@ def test_a_world_works_on_and_its_next_leader_forms_the_next_one(folder):
     for m in a, successor:
         m.do("os._exit(0)")
     named.end()
+
+
+def test_sigterm_leaves_the_job_and_sigint_ends_it(folder):
+    named = Named(folder, "-np", "2", "--min-np", "1", "-H", "localhost:2")
+    a, b = named.job.world(0, 1)
+    named.lose_leader(signal.SIGTERM)
+    named.lead_again()
+    same((a.packets, b.packets), ([], []), "nothing was sent to them")
+    named.job.run.signal(signal.SIGINT)
+    named.end(128 + signal.SIGINT)
 
 
 def test_what_happens_without_a_leader_is_seen_by_the_next_one(folder):
