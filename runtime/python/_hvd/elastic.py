@@ -63,7 +63,7 @@ class HostUpdateResult(enum.IntFlag):
 def hosts_changed():
     """The host changes since the last call: a list of (timestamp, HostUpdateResult).
 
-    Called at each commit() and check_host_updates() on every rank, by _HostMessages; rank 0's result counts.
+    Called at each commit() and check_host_updates() on every rank, by _HostMessages; rank 0's counts.
     Empty outside of elastic jobs.
     """
     bits = _native.elastic_take_change()
