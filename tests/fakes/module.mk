@@ -26,10 +26,9 @@ $(eval $(call fake,nccl_stub.so,tests/fakes/cuda/nccl_stub.c,-ldl -Wl$(comma)-so
 # TensorFlow's device GPU, for the TensorFlow of processors.
 $(eval $(call fake,tf_gpu.so,tests/fakes/tensorflow/gpu.c,$(FAKE_CUDA_LIB) $(O)/stub/libtensorflow_framework.so.2 -lm))
 $(FAKE_DIR)/tf_gpu.so: $(FAKE_DIR)/libcuda.so.1 $(O)/stub/libtensorflow_framework.so.2
-# A launcher that tests/python drives.
-$(eval $(call program,elastic-leader,tests/fakes/elastic_leader.c,unit rendezvous wire contract base,))
-FAKES += $(O)/bin/elastic-leader
+# A launcher that tests/python drives. Not in FAKES: the kit for GPUs has those.
+$(eval $(call program,elastic-leader,tests/fakes/elastic_leader.c tests/lib/elastic_leader.c,rendezvous wire contract base,))
 .PHONY: fakes
-fakes: $(FAKES)
+fakes: $(FAKES) $(O)/bin/elastic-leader
 test-programs: fakes
 $(filter $(O)/unit/gpu_% $(O)/unit/hvdgpu_%,$(UNIT_TESTS)): | $(FAKES)
