@@ -63,6 +63,11 @@ bench-slurm: $(addprefix $(O)/bin/bench_,start hello_mpi) $(O)/lib/spank_hvd.so 
 bench-elastic: $(O)/bin/horovodrun $(O)/bin/hvd-agent python ## how long a killed rank stops a job, against Horovod and torchrun (12 min; ELASTIC=--check)
 	@tests/setup/deb.sh build torch
 	@horovod=$$(tests/setup/horovod.sh) && tests/bench/elastic.py $(O) --horovod "$$horovod" $(ELASTIC)
+.PHONY: bench-neighbours
+bench-neighbours: $(O)/bin/horovodrun $(O)/bin/hvd-agent python ## what commits with copies on another host and snapshots of 50 MB cost a training (2 min; NEIGHBOURS=MB)
+	@tests/setup/deb.sh build torch
+	@PYTHONPATH=$(abspath $(O)/python) OMP_NUM_THREADS=1 HVD_TRANSPORT=tcp $(O)/bin/horovodrun -np 2 --min-np 2 -H localhost:1,127.0.0.2:1 \
+	    /usr/bin/python3 tests/bench/neighbours_torch.py $(NEIGHBOURS)
 .PHONY: bench-codec
 bench-codec: $(O)/bin/bench_codec ## speed of compression, one thread
 	@$(O)/bin/bench_codec

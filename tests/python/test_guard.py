@@ -5,15 +5,30 @@ import os
 import re
 import sys
 import tempfile
+import textwrap
 import unittest
+from pathlib import Path
 from unittest import mock
 
-from job import DEBIAN_PYTHON, HOROVODRUN, RANKS, STAGE, command, python
+from job import DEBIAN_PYTHON, HOROVODRUN, RANKS, ROOT, STAGE, command, python
 
 sys.path.append(str(STAGE / "python"))
 from _hvd.guard import Files, Guard
 
 HOSTS = "localhost:1,127.0.0.2:1,127.0.0.3:1"
+
+# Before a program: die() kills the rank on 127.0.0.2 after step 27, once.
+DIE = """
+import os, signal, sys
+def die(names):
+    names["count"] = names.get("count", 0) + 1
+    if sys.argv[1] and names["count"] == 27 and os.environ["HOROVOD_HOSTNAME"] == "127.0.0.2":
+        try:
+            os.mkdir(sys.argv[1] + "/died")
+        except FileExistsError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 class Snapshots(unittest.TestCase):
@@ -131,6 +146,41 @@ class Jobs(unittest.TestCase):
         starts, _, out = self.run_job("10:127.0.0.2:agent", "10:127.0.0.3:agent", "10:localhost:rank")
         self.assertEqual(starts, [0, 8])
         self.assertIn("from the memory of host localhost, sent to 127.0.0.2, 127.0.0.3", out)
+
+    def run_page(self, number, step, kill):
+        """What a program of GUIDE.md prints at its end; kill: of 127.0.0.2, once, after this step."""
+        text = (ROOT / "runtime/python/GUIDE.md").read_text().split("\n## State from neighbours\n")[1]
+        text = text.split("\n## ")[0]
+        programs = re.findall(r"(?:^    (?!horovodrun).*\n|^\n(?=    (?!horovodrun)))+", text, re.MULTILINE)
+        program = textwrap.dedent(programs[number])
+        counted = re.search(rf"^ *{re.escape(step)}.*\n", program, re.MULTILINE)[0]
+        indent = counted[: len(counted) - len(counted.lstrip())]
+        self.assertEqual(program.count(counted), 1)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "train.py"
+            path.write_text(DIE + program.replace(counted, f"{counted}{indent}die(globals())\n"))
+            words = ["-np", 3, "--min-np", 3, "-H", HOSTS, DEBIAN_PYTHON, path]
+            ended = command([HOROVODRUN, *words, folder if kill else ""], timeout=300)
+        self.assertEqual(ended.code, 0, ended)
+        self.assertEqual("was killed by signal 9" in ended.out, kill, ended)
+        return sorted(re.findall(r"<stdout>:(rank \d: .*)", ended.out))
+
+    def test_the_guides_program_with_shards(self):
+        said = self.run_page(0, "state.step += 1", kill=False)
+        self.assertEqual(len(said), 3, said)
+        losses = {line.split("loss ")[1] for line in said}
+        self.assertEqual(len(losses), 1, said)
+        again = self.run_page(0, "state.step += 1", kill=True)
+        self.assertEqual({line.split("loss ")[1] for line in again}, losses)
+        shards = [line.split("shards ")[1].split(",  loss")[0] for line in again]
+        self.assertEqual(
+            sorted(re.findall(r"\d", "".join(s.split("loss")[0] for s in shards))), list("0123")
+        )
+
+    def test_the_guides_program_with_guard(self):
+        said = self.run_page(1, "guard.step()", kill=False)
+        again = self.run_page(1, "guard.step()", kill=True)
+        self.assertEqual([line.replace("after 0", "after 20") for line in said], again)
 
     def test_a_job_that_restarts_no_process(self):
         ended = python("""if 1:
