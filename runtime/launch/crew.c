@@ -38,21 +38,14 @@ static void crew_pass_message(
     c->c.on_message(c->c.arg, c->c.first + i, c->processes[i].incarnation, p, n);
 }
 
-/* As if all slots of all hosts were ranks: a process that chooses a GPU by its
- * variables gets that of its slot. */
+/* The place is the slot's number until crew_spawn gets one: output has it. */
 static void crew_make_contracts(struct member_crew *c)
 {
     for (uint32_t i = 0; i < c->c.n; i++) {
         struct contract *k = &c->contracts[i];
 
         *k = *c->c.common;
-        k->place = (struct place){.rank = c->c.first + i,
-                                  .size = c->c.n_hosts * c->c.n,
-                                  .local_rank = i,
-                                  .local_size = c->c.n,
-                                  .cross_rank = c->c.host,
-                                  .cross_size = c->c.n_hosts,
-                                  .host = c->c.host};
+        k->place = (struct place){.rank = c->c.first + i, .host = c->c.host};
         c->members[i] = *k;
         c->members[i].place.rank = LIVE_NO_RANK;
     }
@@ -144,20 +137,13 @@ static void crew_report_start_failure(struct member_crew *c,
     c->c.on_exit(c->c.arg, slot, incarnation, r);
 }
 
-void crew_spawn(struct member_crew *c, uint32_t slot, uint32_t incarnation)
+static void crew_start(struct member_crew *c, uint32_t slot, uint32_t incarnation)
 {
     struct member_address address = {.slot = slot, .incarnation = incarnation};
     struct err err = ERR_INIT;
     uint32_t i = slot - c->c.first;
     int code = 125;
 
-    if (!crew_has_slot(c, slot))
-        return;
-    if (c->is_live[i]) { /* one that this leader does not want */
-        c->next[i] = incarnation;
-        local_ranks_stop_one(c->ranks, i);
-        return;
-    }
     (void)snprintf(address.name, sizeof(address.name), "%s", member_door_name(c->door));
     member_address_write(&address, c->contracts[i].elastic,
                          sizeof(c->contracts[i].elastic));
@@ -167,6 +153,25 @@ void crew_spawn(struct member_crew *c, uint32_t slot, uint32_t incarnation)
     c->is_live[i] = local_ranks_start_one(c->ranks, i, &code, &err) == 0;
     if (!c->is_live[i])
         crew_report_start_failure(c, slot, incarnation, code, err.text);
+}
+
+void crew_spawn(struct member_crew *c,
+                uint32_t slot,
+                uint32_t incarnation,
+                const struct place *place)
+{
+    uint32_t i = slot - c->c.first;
+
+    if (!crew_has_slot(c, slot))
+        return;
+    c->contracts[i].place = *place;
+    c->contracts[i].place.host = c->c.host;
+    if (!c->is_live[i]) {
+        crew_start(c, slot, incarnation);
+        return;
+    }
+    c->next[i] = incarnation; /* the present one is not wanted by this leader */
+    local_ranks_stop_one(c->ranks, i);
 }
 
 void crew_kill(struct member_crew *c, uint32_t slot, uint32_t incarnation)
@@ -246,7 +251,7 @@ void crew_take_event(struct member_crew *c, struct local_ranks_event *ev)
     c->c.on_exit(c->c.arg, c->c.first + ev->index, c->processes[ev->index].incarnation,
                  &ev->report);
     if (next > 0)
-        crew_spawn(c, c->c.first + ev->index, next);
+        crew_start(c, c->c.first + ev->index, next);
 }
 
 int crew_fd(const struct member_crew *c)

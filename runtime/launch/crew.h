@@ -12,7 +12,7 @@
 
 struct crew_config {
     uint32_t first, n;              /* slots of this host */
-    uint32_t n_hosts, host;         /* for the provisional places */
+    uint32_t host;                  /* its number */
     const struct contract *common;  /* of all processes; copied */
     struct local_ranks_config *run; /* the caller's; ranks and n are set here */
     struct signals *signals;
@@ -37,8 +37,12 @@ struct local_ranks *crew_ranks(struct member_crew *c);
  * until crew_close. */
 const struct contract *crew_members(const struct member_crew *c);
 /* A process that cannot be started is reported as one that has ended. If another one runs
- * in the slot, it is stopped first. A slot that is not of this host is ignored. */
-void crew_spawn(struct member_crew *c, uint32_t slot, uint32_t incarnation);
+ * in the slot, it is stopped first. A slot that is not of this host is ignored. place: for
+ * its environment; the host is set here. */
+void crew_spawn(struct member_crew *c,
+                uint32_t slot,
+                uint32_t incarnation,
+                const struct place *place);
 void crew_kill(struct member_crew *c, uint32_t slot, uint32_t incarnation);
 void crew_send(struct member_crew *c,
                uint32_t slot,

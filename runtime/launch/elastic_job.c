@@ -63,10 +63,14 @@ static void run_send_process(struct elastic_run *r,
     links_send(&r->links, type, run_host_of(r, p.slot), &b);
 }
 
-static void run_spawn(void *arg, uint32_t slot, uint32_t incarnation)
+static void
+run_spawn(void *arg, uint32_t slot, uint32_t incarnation, const struct place *place)
 {
-    run_send_process(arg, ERRAND_SPAWN, (struct errand_process){slot, incarnation},
-                     NULL);
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+
+    strbuf_init(&b, 64);
+    errand_place_write(place, &b);
+    run_send_process(arg, ERRAND_SPAWN, (struct errand_process){slot, incarnation}, &b);
 }
 
 static void run_kill(void *arg, uint32_t slot, uint32_t incarnation)

@@ -114,7 +114,7 @@ void elastic_lead_take_exit(struct elastic_lead *l,
         elastic_take_done(&l->e, slot, incarnation, clock_now_ns());
         return;
     }
-    r->f.rank = (int32_t)(s->generation ? s->rank : slot);
+    r->f.rank = (int32_t)(s->generation ? s->rank : s->expected);
     r->first_rank = (uint32_t)r->f.rank;
     r->n_ranks = 1;
     cause = elastic_cause(r);
@@ -273,13 +273,15 @@ static void lead_break(struct elastic_lead *l)
 static void lead_carry_out(struct elastic_lead *l, const struct elastic_action *a)
 {
     struct member_message notify = {.type = MEMBER_NOTIFY, .change = a->change};
+    struct place place;
 
     switch (a->act) {
     case ELASTIC_START:
         log_info("a process is started", "slot=%u host=%s incarnation=%u", a->slot,
                  lead_name_of(l, a->slot), a->incarnation);
-        l->c.on_rank(l->c.arg, a->slot, a->slot);
-        l->c.spawn(l->c.arg, a->slot, a->incarnation);
+        elastic_place_new(&l->e, a->slot, &place);
+        l->c.on_rank(l->c.arg, a->slot, place.rank);
+        l->c.spawn(l->c.arg, a->slot, a->incarnation, &place);
         return;
     case ELASTIC_STOP:
         log_info("a process is stopped", "slot=%u host=%s", a->slot,

@@ -15,7 +15,10 @@ struct elastic_lead_config {
     const struct token *token; /* of the job; outlives the lead, as job_id does */
     const char *job_id;
     /* To the launcher of the slot's worker. Each is called in elastic_lead_step. */
-    void (*spawn)(void *arg, uint32_t slot, uint32_t incarnation);
+    void (*spawn)(void *arg,
+                  uint32_t slot,
+                  uint32_t incarnation,
+                  const struct place *place);
     void (*kill)(void *arg, uint32_t slot, uint32_t incarnation);
     void (*send)(void *arg,
                  uint32_t slot,

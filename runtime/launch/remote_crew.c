@@ -38,7 +38,6 @@ int remote_crew_open(const struct remote_crew *r,
     const uint32_t n = r->e->elastic_slots;
     const struct crew_config c = {.first = r->host * n,
                                   .n = n,
-                                  .n_hosts = (uint32_t)r->e->hosts.n,
                                   .host = r->host,
                                   .common = r->common,
                                   .run = r->run,
@@ -58,11 +57,14 @@ void remote_crew_take(struct member_crew *c,
                       struct bytes_reader *r)
 {
     struct errand_process p = errand_process_read(r);
+    struct place place = {0};
 
+    if (type == ERRAND_SPAWN)
+        place = errand_place_read(r);
     if (r->is_bad)
         return;
     if (type == ERRAND_SPAWN)
-        crew_spawn(c, p.slot, p.incarnation);
+        crew_spawn(c, p.slot, p.incarnation, &place);
     else if (type == ERRAND_KILL)
         crew_kill(c, p.slot, p.incarnation);
     else if (type == ERRAND_MEMBER)

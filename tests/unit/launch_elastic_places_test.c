@@ -4,6 +4,7 @@
 #include "runtime/launch/core/elastic_places.h"
 
 #include "runtime/base/mem.h"
+#include "tests/unit/launch_leader.h"
 #include "tests/unit/unit.h"
 
 #define W_MAX 8
@@ -28,6 +29,35 @@ world_text(const uint32_t *members, uint32_t n, uint32_t slots, struct strbuf *o
                       p[r].cross_size);
     }
     return strbuf_str(out);
+}
+
+/* "RANK/SIZE LOCAL_RANK/LOCAL_SIZE CROSS_RANK/CROSS_SIZE" */
+static void new_process_has(uint32_t slot, const char *want)
+{
+    char text[64];
+    struct place p;
+
+    elastic_place_new(&e, slot, &p);
+    assert_int_equal(p.host, slot / e.config.slots);
+    (void)snprintf(text, sizeof(text), "%u/%u %u/%u %u/%u", p.rank, p.size,
+                   p.local_rank, p.local_size, p.cross_rank, p.cross_size);
+    assert_string_equal(text, want);
+}
+
+UNIT_TEST(a_new_process_has_a_place_in_its_environment)
+{
+    job_begin(3, 8, 2, 4);
+    elastic_offer_slots(&e, 2, 2); /* numbers 0 to 15 have no process */
+    leader_does("start 16, start 17");
+    new_process_has(16, "0/2 0/2 0/1");
+    new_process_has(17, "1/2 1/2 0/1");
+    elastic_offer_slots(&e, 0, 3);
+    leader_does("start 0, start 1");
+    new_process_has(0, "2/4 0/3 0/2");
+    new_process_has(1, "3/4 1/3 0/2");
+    slot_fails(16, 7); /* its successor */
+    leader_does("start 2");
+    new_process_has(2, "0/4 2/3 0/2");
 }
 
 UNIT_TEST(members_have_the_places_of_their_slots)

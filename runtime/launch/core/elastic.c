@@ -32,6 +32,7 @@
 #include <string.h>
 
 #include "runtime/base/mem.h"
+#include "runtime/launch/core/elastic_places.h"
 #include "runtime/launch/core/elastic_ranks.h"
 #include "runtime/launch/core/elastic_slots.h"
 #include "runtime/wire/member_message.h"
@@ -388,6 +389,7 @@ static bool elastic_act(struct elastic *e,
     if (act == ELASTIC_STOP)
         e->slots[slot].is_stopping = true;
     if (act == ELASTIC_START) {
+        e->slots[slot].expected = elastic_free_rank(e);
         e->slots[slot].state = SLOT_STARTING;
         e->slots[slot].incarnation++;
     }

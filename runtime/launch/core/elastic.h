@@ -53,6 +53,7 @@ struct elastic_slot {
     uint32_t generation; /* its last world; 0: it was in none */
     uint32_t since;      /* its first world; 0: it was in none */
     uint32_t rank;       /* in its last world */
+    uint32_t expected;   /* before its first world: the rank in its environment */
     uint64_t until_ns;   /* EXCLUDED: its end */
     uint64_t cause;      /* of the last failure here; 0: there was none */
     uint32_t n_failures; /* in a row by that cause */

@@ -7,6 +7,7 @@
 
 #include "runtime/base/mem.h"
 #include "runtime/launch/core/elastic_ranks.h"
+#include "runtime/launch/core/elastic_slots.h"
 
 /* The members on one worker; rank_at: [slots] of its slots. Returns how many. */
 static uint32_t places_on_worker(const uint32_t *rank_at,
@@ -66,4 +67,59 @@ int elastic_places(const uint32_t *members,
     for (uint32_t r = 0; r < n; r++)
         ret[r].cross_size = n_with[ret[r].local_rank];
     return 0;
+}
+
+static bool slot_has_rank(const struct elastic_slot *s, uint32_t rank)
+{
+    return slot_is_live(s) && (s->since > 0 ? s->rank : s->expected) == rank;
+}
+
+uint32_t elastic_free_rank(const struct elastic *e)
+{
+    for (uint32_t rank = 0;; rank++) {
+        uint32_t i = 0;
+
+        while (i < e->n_slots && !slot_has_rank(&e->slots[i], rank))
+            i++;
+        if (i == e->n_slots)
+            return rank;
+    }
+}
+
+/* How many of the worker's slots can have a process. */
+static uint32_t worker_count_usable(const struct elastic *e, uint32_t worker)
+{
+    const struct elastic_slot *v = elastic_worker_slots(e, worker);
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < e->config.slots; i++)
+        n += slot_is_live(&v[i]) || v[i].state == SLOT_IDLE;
+    return n;
+}
+
+static uint32_t larger_of(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+void elastic_place_new(const struct elastic *e, uint32_t slot, struct place *ret)
+{
+    const uint32_t worker = slot / e->config.slots, least = elastic_need(e);
+    struct place p = {.rank = e->slots[slot].expected,
+                      .local_rank = slot % e->config.slots,
+                      .host = worker};
+    uint32_t n = 0;
+
+    for (uint32_t w = 0; w < e->config.n_workers; w++) {
+        const uint32_t usable = worker_count_usable(e, w);
+
+        n += usable;
+        p.cross_size += usable > 0;
+        p.cross_rank += w < worker && usable > 0;
+    }
+    p.local_size = larger_of(worker_count_usable(e, worker), p.local_rank + 1);
+    n = n < e->config.max_ranks ? n : e->config.max_ranks;
+    p.local_size = p.local_size < n ? p.local_size : larger_of(n, p.local_rank + 1);
+    p.size = larger_of(larger_of(n, least), larger_of(p.rank + 1, p.local_size));
+    *ret = p;
 }

@@ -243,6 +243,29 @@ struct errand_process errand_process_read(struct bytes_reader *r)
     return s;
 }
 
+void errand_place_write(const struct place *p, struct strbuf *out)
+{
+    bytes_put_u32(out, p->rank);
+    bytes_put_u32(out, p->size);
+    bytes_put_u32(out, p->local_rank);
+    bytes_put_u32(out, p->local_size);
+    bytes_put_u32(out, p->cross_rank);
+    bytes_put_u32(out, p->cross_size);
+}
+
+struct place errand_place_read(struct bytes_reader *r)
+{
+    struct place p = {0};
+
+    p.rank = bytes_u32(r);
+    p.size = bytes_u32(r);
+    p.local_rank = bytes_u32(r);
+    p.local_size = bytes_u32(r);
+    p.cross_rank = bytes_u32(r);
+    p.cross_size = bytes_u32(r);
+    return p;
+}
+
 enum { HAS_MEMBER = 1, HAS_WAITING = 2, HAS_DONE = 4 };
 
 void errand_has_write(const struct errand_process *s,

@@ -27,7 +27,8 @@
  *   EXAMINE  to agent    number:4            examine all ranks
  *
  *   In an elastic job, without START, OUTPUT with the slot in place of the rank:
- *   SPAWN    to agent    process             start it
+ *   SPAWN    to agent    process rank:4 size:4 local_rank:4 local_size:4 cross_rank:4
+ *                        cross_size:4        start it, with this place in its environment
  *   KILL     to agent    process             stop it
  *   MEMBER   both        process message     pass it on: of wire/member_message.h
  *   EXITED   to launcher process report      it has ended; exit_code 0: with success
@@ -150,6 +151,10 @@ struct errand_process { /* of an elastic job */
 void errand_process_write(const struct errand_process *s, struct strbuf *out);
 /* The rest of the payload remains in r. */
 struct errand_process errand_process_read(struct bytes_reader *r);
+
+/* Without the host, which is the receiver's. */
+void errand_place_write(const struct place *p, struct strbuf *out);
+struct place errand_place_read(struct bytes_reader *r);
 
 void errand_has_write(const struct errand_process *s,
                       const struct elastic_process *p,
