@@ -33,6 +33,20 @@ UNIT_TEST(a_loss_costs_no_wait_and_the_replacement_joins_at_a_commit)
     leader_does("form 3: 0 3 2 1");
 }
 
+UNIT_TEST(programs_without_worlds_run_to_their_ends)
+{
+    job_begin(1, 3, 3, 3);
+    workers_come();
+    leader_does("start 0, start 1, start 2");
+    slot_succeeds(0);
+    slot_reports(2);
+    leader_does("stop 2"); /* it would wait for ever */
+    slot_fails(2, 0);
+    slot_succeeds(1);
+    leader_does("end");
+    assert_true(e.has_ended_well);
+}
+
 UNIT_TEST(a_job_of_fixed_size_waits_for_the_replacement)
 {
     job_runs(2, 2, 4, 4);
