@@ -16,6 +16,7 @@ UNIT_TEST(a_lost_worker_comes_back_with_new_processes)
     elastic_take_ready(&e, 0, 1, 1, now); /* of its world before */
     leader_does("");
     slot_reports(2);
+    slot_reports(3);
     leader_does("notify added");
 }
 

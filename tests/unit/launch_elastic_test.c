@@ -33,6 +33,42 @@ UNIT_TEST(a_loss_costs_no_wait_and_the_replacement_joins_at_a_commit)
     leader_does("form 3: 0 3 2 1");
 }
 
+UNIT_TEST(processes_that_start_together_join_together)
+{
+    job_begin(2, 2, 2, 4);
+    worker_comes(0);
+    leader_does("start 0, start 1");
+    slot_reports(0);
+    slot_reports(1);
+    leader_does("form 1: 0 1");
+    worker_comes(1);
+    leader_does("start 2, start 3");
+    slot_reports(2);
+    leader_does("");
+    assert_int_equal(elastic_next_ns(&e), now + 10 * S);
+    slot_reports(3);
+    leader_does("notify added");
+}
+
+UNIT_TEST(a_process_that_is_ready_waits_for_others_for_10_s)
+{
+    job_begin(2, 2, 2, 4);
+    worker_comes(0);
+    leader_does("start 0, start 1");
+    slot_reports(0);
+    slot_reports(1);
+    leader_does("form 1: 0 1");
+    worker_comes(1);
+    leader_does("start 2, start 3");
+    slot_reports(2);
+    leader_does("");
+    now += 10 * S - 1;
+    leader_does("");
+    now += 1;
+    leader_does("notify added");
+    assert_int_equal(elastic_next_ns(&e), UINT64_MAX);
+}
+
 UNIT_TEST(programs_without_worlds_run_to_their_ends)
 {
     job_begin(1, 3, 3, 3);
@@ -280,8 +316,8 @@ UNIT_TEST(a_job_is_resized_at_a_commit)
     assert_int_equal(elastic_resize(&e, 1, 4, &err), 0);
     leader_does("start 2, start 3");
     slot_reports(2);
-    leader_does("notify added");
     slot_reports(3);
+    leader_does("notify added");
     members_report();
     leader_does("form 2: 0 1 2 3");
     assert_int_equal(elastic_resize(&e, 1, 3, &err), 0);

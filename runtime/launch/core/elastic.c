@@ -11,7 +11,8 @@
  * A world is never changed: it ends, and the next one has the next generation. It forms as
  * soon as there are min_ranks processes; those that come later wait until the members
  * leave at a commit (NOTIFY). So a loss costs no wait for the replacement, unless the job
- * has a fixed size (min_ranks is its size).
+ * has a fixed size (min_ranks is its size). NOTIFY waits until all processes that were
+ * started are ready, up to 10 s after the first: a host that joins costs one new world.
  *
  * Failures. A process is replaced in its slot. If it fails there by the same cause again,
  * while others work, the slot is excluded for a time that doubles each time and ends: one
@@ -38,6 +39,7 @@
 #include "runtime/wire/member_message.h"
 
 #define LOOPS_MAX     3
+#define JOIN_MAX_NS   10000000000ull
 #define SLOT_FAILURES 2
 #define SLOTS_MAX     65536u
 #define RESETS_MAX    ((1u << ELASTIC_TERM_BITS) - 2) /* a term has no more worlds */
@@ -172,6 +174,7 @@ static void elastic_form(struct elastic *e, uint32_t n_ready)
     }
     e->state = ELASTIC_RUNNING;
     e->is_break_due = e->has_notified = e->has_counted = false;
+    e->join_ns = 0;
 }
 
 uint32_t elastic_count_new(const struct elastic *e)
@@ -497,6 +500,21 @@ static uint32_t elastic_change(const struct elastic *e)
     return change;
 }
 
+/* Those that are ready wait, because others that can join too have been started. */
+static bool elastic_wait_to_join(struct elastic *e, uint32_t change, uint64_t now_ns)
+{
+    const uint32_t n = elastic_count(e, SLOT_MEMBER) + elastic_count(e, SLOT_READY);
+
+    if (change != MEMBER_CHANGE_ADDED || n >= e->config.max_ranks
+        || elastic_count(e, SLOT_STARTING) == 0) {
+        e->join_ns = 0;
+        return false;
+    }
+    if (e->join_ns == 0)
+        e->join_ns = now_ns + JOIN_MAX_NS;
+    return now_ns < e->join_ns;
+}
+
 static bool elastic_finish(struct elastic *e, struct elastic_action *ret)
 {
     for (uint32_t i = 0; i < e->n_slots; i++)
@@ -507,6 +525,8 @@ static bool elastic_finish(struct elastic *e, struct elastic_action *ret)
 
 bool elastic_next(struct elastic *e, uint64_t now_ns, struct elastic_action *ret)
 {
+    uint32_t change;
+
     if (e->state == ELASTIC_ENDED)
         return false;
     if (e->is_adopting && now_ns < e->leave_ns)
@@ -524,11 +544,14 @@ bool elastic_next(struct elastic *e, uint64_t now_ns, struct elastic_action *ret
         return true;
     if (e->state == ELASTIC_WAITING)
         return elastic_wait(e, now_ns, ret);
-    if (e->has_notified || elastic_change(e) == 0)
+    if (e->has_notified)
+        return false;
+    change = elastic_change(e);
+    if (elastic_wait_to_join(e, change, now_ns) || change == 0)
         return false;
     e->has_notified = true;
     (void)elastic_act(e, ELASTIC_NOTIFY, 0, ret);
-    ret->change = elastic_change(e);
+    ret->change = change;
     return true;
 }
 
@@ -543,6 +566,9 @@ uint64_t elastic_next_ns(const struct elastic *e)
     if ((e->is_adopting || (e->state == ELASTIC_WAITING && elastic_has_member(e)))
         && e->leave_ns < next)
         next = e->leave_ns;
+    if (e->state == ELASTIC_RUNNING && !e->has_notified && e->join_ns > 0
+        && e->join_ns < next)
+        next = e->join_ns;
     for (uint32_t i = 0; i < e->n_slots; i++)
         if (e->slots[i].state == SLOT_EXCLUDED && e->slots[i].until_ns < next)
             next = e->slots[i].until_ns;

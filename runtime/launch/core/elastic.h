@@ -81,6 +81,7 @@ struct elastic {
     bool has_notified;
     bool is_adopting;  /* a new leader: workers report what they have */
     uint64_t wait_ns;  /* WAITING, FINISHING: its end */
+    uint64_t join_ns;  /* RUNNING: processes wait for others to join with; 0: not */
     uint64_t leave_ns; /* WAITING: members that have not reported are stopped */
     uint64_t cause;   /* by which the last worlds were broken; 0: none since a commit */
     uint32_t n_loops; /* how many in a row by that cause */
