@@ -404,7 +404,8 @@ static int run_open_lead(struct elastic_run *r, struct err *err)
 }
 
 /* A job with a name of its own may be led by one horovodrun after another, which must
- * have the same keys. */
+ * have the same keys. Only hvd-agent serve keeps processes without a horovodrun. The
+ * operator gives a name to each job, however its launcher reaches the hosts. */
 static int run_name_job(struct elastic_run *r, struct err *err)
 {
     const char *name = getenv("HVD_ELASTIC_JOB");
@@ -412,13 +413,13 @@ static int run_name_job(struct elastic_run *r, struct err *err)
 
     if (!name || !*name)
         return 0;
-    if (!r->c->job->token_file)
-        return err_set(err, -EINVAL,
-                       "HVD_ELASTIC_JOB=%.60s requires --token-file: only hvd-agent "
-                       "serve keeps processes without a horovodrun",
-                       name);
     if (strlen(name) > 100)
         return err_set(err, -EINVAL, "HVD_ELASTIC_JOB is longer than 100 bytes");
+    if (!r->c->job->token_file) {
+        log_warn("without --token-file no other horovodrun can take this job over",
+                 "HVD_ELASTIC_JOB=\"%s\"", name);
+        return 0;
+    }
     (void)snprintf(r->e.job_id, sizeof(r->e.job_id), "horovodrun/%s", name);
     sha256_digest(r->e.job_id, strlen(r->e.job_id), r->e.seed);
     r->e.keep_ms = keep_ms < UINT32_MAX ? (uint32_t)keep_ms : UINT32_MAX;
