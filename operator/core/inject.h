@@ -20,6 +20,9 @@
 #define TOKEN_KEY      "token"
 #define RSH_COMMAND    MOUNT_RUNTIME "/bin/hvd-rsh"
 
+/* The name of an elastic job, by which one horovodrun takes over from another. */
+#define ENV_ELASTIC    "HVD_ELASTIC_JOB"
+
 /* A variable that the agent reads and a template must not set. HVD_START_TIMEOUT may be
  * set by the user and then has priority. */
 bool inject_env_is_reserved(const char *name);

@@ -348,7 +348,9 @@ static void pod_fall_back_to_log(struct pod_build *m)
                      "FallbackToLogsOnError");
 }
 
-/* horovodrun does not need all workers, and hvd-agent hosts prints which there are. */
+/* horovodrun does not need all workers, and hvd-agent hosts prints which there are. The
+ * name lets the next launcher pod lead the processes of this one. It is the same for all
+ * generations: a change of size keeps pods, and after a restart none is left. */
 static void add_elastic(struct pod_build *m, struct err *err)
 {
     struct agent_env a;
@@ -356,6 +358,7 @@ static void add_elastic(struct pod_build *m, struct err *err)
     fill_agent_env(&a, m);
     if (m->b->status == 0)
         m->b->status = inject_env(m->b, m->first, &a, err);
+    inject_variable(m->b, m->first, ENV_ELASTIC, m->job->meta.uid);
     add_world(m);
 }
 

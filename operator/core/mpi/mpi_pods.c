@@ -399,8 +399,10 @@ static struct node *launcher_template(struct build *b,
         add_env(b, first, "NVIDIA_VISIBLE_DEVICES", NULL);
         add_env(b, first, "NVIDIA_DRIVER_CAPABILITIES", NULL);
     }
-    if (job->is_agent)
+    if (job->is_agent) {
         add_agent_env(b, first, job);
+        add_env(b, first, ENV_ELASTIC, job->meta.uid);
+    }
     if (first
         && !node_get(first, "terminationMessagePolicy")) /* mpi_status.c shows it */
         node_set_str(b, first, "terminationMessagePolicy", "FallbackToLogsOnError");
