@@ -25,6 +25,7 @@
  *   disrupted       true: condition DisruptionTarget, with the message "disruption" and
  *                   the reason "disruptedBy"
  *   conditions      {type: status}, more of them
+ *   made            its creationTimestamp; none by default
  *   stopped         true: activeDeadlineSeconds is 1
  *   tracked         true: it has the operator's finalizer
  *   runtime         the image of the init container
@@ -293,6 +294,8 @@ plan_make_pod(struct fixture *f, const struct node *w, enum role role, uint32_t 
     if (world && *world)
         node_set_str(b, node_child(b, meta, "annotations", NODE_OBJECT),
                      "ringmaster.dev/world", world);
+    if (node_str(w, "made"))
+        node_set_str(b, meta, "creationTimestamp", node_str(w, "made"));
     if (node_bool(w, "deleting", false)) {
         node_set_str(b, meta, "deletionTimestamp", "2026-01-01T00:01:30Z");
         node_set_int(b, meta, "deletionGracePeriodSeconds", 30);

@@ -348,6 +348,7 @@ offer_report(struct cause_search *s, const struct pod *p, const struct failure *
     if (is_late)
         c.reason = "StartTimeout";
     c.is_outside = is_taken || is_late;
+    c.is_removal = is_taken && where == p;
     if (ender == ENDED_UNSEEN && (is_terminated || is_lost)) {
         c.settle_within_s = is_terminated ? end_within_s(s->q->job) : LOST_S;
         c.reported_s = p->exit_wall_us / 1000000u;
@@ -412,7 +413,7 @@ static void offer_ended(struct cause_search *s, const struct pod *p)
 
     c.reason = *p->reason ? search_keep_text(s, arena_strdup(s->arena, p->reason))
                           : "WorkerFailed";
-    c.is_outside = pod_was_ended_outside(s, p);
+    c.is_outside = c.is_removal = pod_was_ended_outside(s, p);
     c.seen = p;
     c.at_wall_us = p->exit_wall_us ? p->exit_wall_us : UINT64_MAX - 1;
     c.message = search_keep_text(s, arena_printf(s->arena,
@@ -427,8 +428,11 @@ static void offer_deleted(struct cause_search *s,
                           uint32_t index,
                           const struct pod *p)
 {
-    struct cause c = {
-        .rank = -1, .node = p ? p->node : "", .output = "", .is_outside = true};
+    struct cause c = {.rank = -1,
+                      .node = p ? p->node : "",
+                      .output = "",
+                      .is_outside = true,
+                      .is_removal = true};
     char name[OBJECT_NAME_SIZE];
 
     object_pod_name(s->q->job, role, index, name);

@@ -18,6 +18,7 @@ struct cause {           /* texts belong to the arena or to the observed pods */
     int exit_code, signal;
     uint64_t at_wall_us; /* 0: unknown */
     bool is_outside;     /* the cause is outside the job, for example an eviction */
+    bool is_removal;     /* is_outside, and what was removed is the pod itself */
     /* Until this long after reported_s, the exit of the pod may change is_outside. 0:
      * is_outside is final. */
     uint32_t settle_within_s;

@@ -25,7 +25,7 @@
  * existing pods have the same meaning:
  *   PENDING     pods are of the current generation; missing ones are created
  *   RUNNING     pods are of the current generation; a missing one is lost, and created
- *               again if it is a worker of an elastic job
+ *               again if it is one of an elastic job
  *   RESTARTING, SUSPENDED   pods are of an earlier generation; all are deleted. The
  *               state ends when no pod exists or is expected, so that two generations
  *               never run at the same time

@@ -16,7 +16,7 @@ enum hvd_cue {
     CUE_REMAKE,  /* the number of workers changes, with new pods */
     CUE_RESIZE,  /* the number of workers changes, in place */
     CUE_SCALE,   /* the same of an elastic job, whose ranks continue */
-    CUE_REPLACE, /* an elastic job has lost workers, which are counted */
+    CUE_REPLACE, /* an elastic job has lost pods, which are counted */
     CUE_RENEW,   /* a pod to create would have another runtime than the existing pods */
     CUE_CLEARED, /* no pod exists or is expected */
     CUE_RUN,     /* all pods run */

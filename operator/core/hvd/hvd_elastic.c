@@ -7,7 +7,8 @@
  *                      it runs horovodrun, which leads the job (runtime/launch/README.md)
  *
  * The pods of workers are replaceable: horovodrun forms a world without a lost one. The
- * launcher pod is not: its end is that of the job. Called by hvd_decode.c,
+ * end of the launcher pod is that of the job, unless the pod was removed: the agents keep
+ * the processes, and the next launcher leads them (hvd_loss.c). Called by hvd_decode.c,
  * hvd_validate.c, hvd_verdict.c and hvd_plan.c. */
 #include "operator/core/hvd/hvd_elastic.h"
 
@@ -123,6 +124,8 @@ uint64_t hvd_elastic_again_s(const struct pod *p)
 {
     const uint64_t begin_us = p->begin_wall_us ? p->begin_wall_us : p->made_wall_us;
 
+    if (!p->exit_wall_us) /* a kubelet has rejected it, or it was evicted */
+        return p->made_wall_us ? p->made_wall_us / 1000000u + HVD_ELASTIC_AGAIN_S : 0;
     if (!begin_us || p->exit_wall_us < begin_us
         || p->exit_wall_us - begin_us >= SHORT_RUN_S * 1000000ull)
         return 0;
@@ -130,7 +133,8 @@ uint64_t hvd_elastic_again_s(const struct pod *p)
 }
 
 /* Two pods of one worker may run then, but only one has ranks: those of a node that does
- * not answer lose the connection to horovodrun and end. */
+ * not answer lose the connection to horovodrun and end. Of two launchers the agents follow
+ * the one that has connected last. */
 uint64_t hvd_elastic_force_s(const struct pod *p)
 {
     bool is_node_lost = p->is_disrupted && strcmp(p->reason, NODE_LOST) == 0;

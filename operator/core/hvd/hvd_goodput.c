@@ -10,8 +10,8 @@
  *                    --otherwise--> now
  *   Restarting, Suspended --------> now; down lasts until the next pods exist
  *
- * An elastic job that runs trains without its lost workers: only its launcher has to be
- * there.
+ * An elastic job that runs trains without its lost workers, and for a while without its
+ * launcher: none of its pods has to be there.
  *
  * Pods in seats (hvd_crew.h) decide the part, and all pods hold GPUs from when they are
  * bound until they end. The whole is computed from the stored status in each sync, so a
@@ -101,8 +101,7 @@ static void goodput_add_seat(struct goodput_work *w,
                              enum role role,
                              uint32_t index)
 {
-    bool is_needed = !w->q->job->elastic.is_set || role != ROLE_WORKER
-                     || w->v->was.state != STATE_RUNNING;
+    bool is_needed = !w->q->job->elastic.is_set || w->v->was.state != STATE_RUNNING;
     const struct pod *p;
 
     switch (crew_seat(w->q->job, w->q->seen, role, index, &p)) {
@@ -138,9 +137,9 @@ static bool goodput_read_pods(struct goodput_work *w)
         const struct crew *crew = &w->q->seen->crew[r];
         uint64_t gpus = devices_count(job->role[r].pod_template).n;
 
-        w->view.is_incomplete |= crew->n < job->role[r].n
-                                 && (r != ROLE_WORKER || !job->elastic.is_set
-                                     || w->v->was.state != STATE_RUNNING);
+        w->view.is_incomplete |=
+            crew->n < job->role[r].n
+            && (!job->elastic.is_set || w->v->was.state != STATE_RUNNING);
         for (uint32_t i = 0; i < crew->n; i++, pod++) {
             if (crew->w[i].pod)
                 goodput_add_pod(w, pod, &crew->w[i], gpus);
@@ -313,8 +312,7 @@ static void goodput_follow_cue(struct goodput_work *w)
         ledger_pin(&w->l); /* the next pods replace what is known of these */
     } else if (v->cue == CUE_REPLACE || v->cue == CUE_SCALE
                || (v->cue == CUE_RUN && w->q->job->elastic.is_set)) {
-        ledger_pin(
-            &w->l); /* the same of some pods; from RUN on only the launcher counts */
+        ledger_pin(&w->l); /* the same of some pods; from RUN on no pod counts */
     }
 }
 

@@ -2,11 +2,15 @@
 /* Each loss is counted once: before a worker is replaced, the status is stored with a
  * higher count and with the worker's index. The index stays there until the worker has a
  * new pod, so that a sync that sees the same loss again, of this operator or of the one
- * after a crash, does not count it again. Called by hvd_verdict.c. */
+ * after a crash, does not count it again. The same holds for the launcher.
+ *
+ * How a worker ends does not matter. The launcher decides about the job if it ends by
+ * itself, so only its removal is a loss. Called by hvd_verdict.c. */
 #include "operator/core/hvd/hvd_loss.h"
 
 #include <errno.h>
 
+#include "operator/core/hvd/hvd_class.h"
 #include "operator/core/hvd/hvd_elastic.h"
 
 static int loss_explain(const struct hvd_job *job,
@@ -57,4 +61,20 @@ int hvd_loss_find(const struct hvd_job *job,
     if (rc == 0)
         *ret = loss;
     return rc;
+}
+
+int hvd_loss_add_launcher(const struct hvd_job *job,
+                          const struct hvd_stored *was,
+                          const struct cause *c,
+                          struct arena *a,
+                          struct hvd_loss *loss)
+{
+    if (!job->elastic.is_set || !c->is_removal || cause_class(job, c) != RULE_IGNORE)
+        return 1;
+    loss->has_launcher = true;
+    if (was->is_launcher_lost)
+        return 0;
+    loss->launcher_text = arena_printf(a, "%s; recreated, replacement %u", c->message,
+                                       was->launcher_replacements + 1);
+    return loss->launcher_text ? 0 : -ENOMEM;
 }

@@ -15,7 +15,7 @@
  *                            that as a loss
  *   Running                  surplus pods are deleted likewise; a missing pod is a
  *                            failure. Service, ConfigMap and PodGroup are recreated.
- *                            Missing workers of an elastic job are created, as in
+ *                            Missing pods of an elastic job are created, as in
  *                            Pending, after pods that have ended are deleted
  *   Restarting, Suspended    all pods are deleted; in Suspended also the PodGroup
  *   finished                 pods are deleted by cleanPodPolicy, or stopped by None; those
@@ -104,16 +104,18 @@ static void drop_pod(
 
 /* True if the status has all that the end of the worker's pod can change. In a job that
  * is not finished this is so for a task of TensorFlow that has succeeded, and for a pod
- * that is deleted before ranks have run: it is no failure (hvd_cause.c), but its name is
- * needed for the next pod. */
+ * that is deleted before ranks have run, or was the launcher of an elastic job: it is no
+ * failure (hvd_cause.c, hvd_loss.c), but its name is needed for the next pod. */
 static bool pod_end_is_stored(const struct planning *g, enum role role, uint32_t index)
 {
     const struct pod *p = g->seen->crew[role].w[index].pod;
+    uint64_t at_s;
 
     if (!state_is_live(g->v->state)
         || index_set_has(&g->job->role[role].completed, index))
         return true;
-    return p->is_deleting && !pod_has_succeeded(p) && g->v->settle_s == 0;
+    return p->is_deleting && !pod_has_succeeded(p) && g->v->settle_s == 0
+           && !plan_may_end(g->q, g->v, p, &at_s);
 }
 
 /* Removes the finalizer of pods that need not be kept. */
@@ -335,9 +337,9 @@ hvd_worker_is_missing(const struct planning *g, enum role role, uint32_t index)
                    || (g->job->elastic.is_set && role == ROLE_WORKER)));
 }
 
-static void force_pod(struct planning *g, uint32_t i, const char *uid)
+static void force_pod(struct planning *g, enum role role, uint32_t i, const char *uid)
 {
-    struct action *x = add_pod(g, VERB_DELETE, STAGE_DELETE, ROLE_WORKER, i);
+    struct action *x = add_pod(g, VERB_DELETE, STAGE_DELETE, role, i);
 
     action_set_uid(g, x, uid);
     if (x)
@@ -345,20 +347,20 @@ static void force_pod(struct planning *g, uint32_t i, const char *uid)
 }
 
 /* Its name is needed for the next one. */
-static void plan_delete_ended(struct planning *g)
+static void plan_delete_ended(struct planning *g, enum role role)
 {
-    const struct crew *crew = &g->seen->crew[ROLE_WORKER];
+    const struct crew *crew = &g->seen->crew[role];
 
     for (uint32_t i = 0; i < crew->n; i++) {
         const struct pod *p = crew->w[i].pod;
         uint64_t at_s;
 
-        if (plan_has_ended(g->q, i)
+        if (plan_has_ended(g->q, g->v, role, i)
             && wall_wait_is_over(g->q->now_wall_s, hvd_elastic_again_s(p),
                                  HVD_ELASTIC_AGAIN_S))
-            drop_pod(g, STAGE_DELETE, ROLE_WORKER, i, p->uid);
-        else if (plan_is_forced(g->q, i, &at_s) && g->q->now_wall_s >= at_s)
-            force_pod(g, i, p->uid);
+            drop_pod(g, STAGE_DELETE, role, i, p->uid);
+        else if (plan_is_forced(g->q, role, i, &at_s) && g->q->now_wall_s >= at_s)
+            force_pod(g, role, i, p->uid);
     }
 }
 
@@ -444,7 +446,8 @@ static void plan_create(struct planning *g)
         plan_recreate(g);
     plan_patch_worlds(g);
     plan_delete_surplus(g);
-    plan_delete_ended(g);
+    plan_delete_ended(g, ROLE_WORKER);
+    plan_delete_ended(g, ROLE_LAUNCHER);
     for (int r = 0; r < ROLE_COUNT && n_missing > 0; r++) {
         for (uint32_t i = 0; i < g->job->role[r].n; i++) {
             if (hvd_worker_is_missing(g, (enum role)r, i))

@@ -48,19 +48,40 @@ uint64_t plan_leave_s(const struct verdict_query *q, const struct hvd_verdict *v
     return v->was.resize_s ? v->was.resize_s + wait_s : 0;
 }
 
-/* A worker of an elastic job whose pod has ended. */
-bool plan_has_ended(const struct verdict_query *q, uint32_t i)
+/* A worker that has ended is always replaced, a launcher if it was removed. */
+bool plan_has_ended(const struct verdict_query *q,
+                    const struct hvd_verdict *v,
+                    enum role role,
+                    uint32_t i)
 {
-    const struct worker *w = &q->seen->crew[ROLE_WORKER].w[i];
+    const struct worker *w = &q->seen->crew[role].w[i];
 
-    return q->job->elastic.is_set && i < q->job->role[ROLE_WORKER].n
-           && w->state == WORKER_SEEN && !w->pod->is_deleting
-           && (pod_has_succeeded(w->pod) || pod_has_failed(w->pod));
+    if (!q->job->elastic.is_set || i >= q->job->role[role].n || w->state != WORKER_SEEN
+        || w->pod->is_deleting)
+        return false;
+    if (role == ROLE_LAUNCHER)
+        return v->is_launcher_lost && pod_has_failed(w->pod);
+    return pod_has_succeeded(w->pod) || pod_has_failed(w->pod);
 }
 
-bool plan_is_forced(const struct verdict_query *q, uint32_t i, uint64_t *ret_s)
+bool plan_may_end(const struct verdict_query *q,
+                  const struct hvd_verdict *v,
+                  const struct pod *p,
+                  uint64_t *ret_s)
 {
-    const struct worker *w = &q->seen->crew[ROLE_WORKER].w[i];
+    if (!q->job->elastic.is_set || v->state != STATE_RUNNING || !p->is_deleting
+        || !*p->node || pod_has_failed(p))
+        return false;
+    *ret_s = pod_gone_by_s(p);
+    return q->now_wall_s < *ret_s;
+}
+
+bool plan_is_forced(const struct verdict_query *q,
+                    enum role role,
+                    uint32_t i,
+                    uint64_t *ret_s)
+{
+    const struct worker *w = &q->seen->crew[role].w[i];
 
     if (!q->job->elastic.is_set || w->state != WORKER_SEEN)
         return false;
@@ -113,22 +134,28 @@ static uint64_t drop_gang_ms(const struct verdict_query *q, const struct hvd_ver
     return 0;
 }
 
-/* When pods of workers are deleted. */
-static void requeue_workers(uint64_t *ms,
-                            const struct verdict_query *q,
-                            const struct hvd_verdict *v)
+/* When pods of this role are deleted or released. */
+static void requeue_role(uint64_t *ms,
+                         const struct verdict_query *q,
+                         const struct hvd_verdict *v,
+                         enum role role)
 {
+    const struct crew *crew = &q->seen->crew[role];
     const uint64_t now_s = q->now_wall_s;
     uint64_t at_s;
 
-    for (uint32_t i = 0; i < q->seen->crew[ROLE_WORKER].n; i++) {
-        if (plan_is_outside(q, i))
+    for (uint32_t i = 0; i < crew->n; i++) {
+        const struct pod *p = crew->w[i].pod;
+
+        if (role == ROLE_WORKER && plan_is_outside(q, i))
             requeue_at(ms, now_s, plan_leave_s(q, v));
-        if (plan_is_forced(q, i, &at_s))
+        if (plan_is_forced(q, role, i, &at_s))
             requeue_at(ms, now_s, at_s);
-        if (plan_has_ended(q, i))
-            requeue_at(ms, now_s,
-                       hvd_elastic_again_s(q->seen->crew[ROLE_WORKER].w[i].pod));
+        if (plan_has_ended(q, v, role, i))
+            requeue_at(ms, now_s, hvd_elastic_again_s(p));
+        if (role == ROLE_LAUNCHER && crew->w[i].state == WORKER_SEEN
+            && plan_may_end(q, v, p, &at_s))
+            requeue_at(ms, now_s, at_s);
     }
 }
 
@@ -154,7 +181,8 @@ uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct hvd_ver
         requeue_at(&ms, now_s, v->next_restart_s);
     if (v->state == STATE_RESTARTING || v->state == STATE_SUSPENDED)
         requeue_at(&ms, now_s, crew_stuck(q->seen, now_s).due_s);
-    requeue_workers(&ms, q, v);
+    requeue_role(&ms, q, v, ROLE_WORKER);
+    requeue_role(&ms, q, v, ROLE_LAUNCHER);
     if (run->deadline_s >= 0 && v->was.start_s != 0 && v->state != STATE_SUSPENDED)
         requeue_at(&ms, now_s, v->was.start_s + (uint64_t)run->deadline_s);
     return ms;

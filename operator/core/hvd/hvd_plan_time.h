@@ -14,9 +14,21 @@ uint64_t plan_stop_s(const struct verdict_query *q, const struct hvd_verdict *v)
 uint64_t plan_leave_s(const struct verdict_query *q, const struct hvd_verdict *v);
 /* Worker i is surplus, or was patched with a world that does not contain it. */
 bool plan_is_outside(const struct verdict_query *q, uint32_t i);
-/* Worker i of an elastic job has a pod that has ended. */
-bool plan_has_ended(const struct verdict_query *q, uint32_t i);
-/* Worker i of an elastic job is deleted by force at *ret_s. */
-bool plan_is_forced(const struct verdict_query *q, uint32_t i, uint64_t *ret_s);
+/* Pod i of this role of an elastic job has ended and is to be replaced. */
+bool plan_has_ended(const struct verdict_query *q,
+                    const struct hvd_verdict *v,
+                    enum role role,
+                    uint32_t i);
+/* Pod i of this role of an elastic job is deleted by force at *ret_s. */
+bool plan_is_forced(const struct verdict_query *q,
+                    enum role role,
+                    uint32_t i,
+                    uint64_t *ret_s);
+/* The pod of the launcher of an elastic job that runs, in deletion, may still end by
+ * itself, until *ret_s at most. */
+bool plan_may_end(const struct verdict_query *q,
+                  const struct hvd_verdict *v,
+                  const struct pod *p,
+                  uint64_t *ret_s);
 
 #endif

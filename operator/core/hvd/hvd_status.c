@@ -312,6 +312,17 @@ static void put_completed(struct hvd_status_writer *w,
         put_indexes(w, counts, "completedIndexes", completed);
 }
 
+/* Of an elastic job. */
+static void put_lost(struct hvd_status_writer *w, struct node *counts, enum role role)
+{
+    struct index_set launcher = {0};
+
+    if (w->v->is_launcher_lost)
+        index_set_add(&launcher, 0);
+    put_indexes(w, counts, "lostIndexes",
+                role == ROLE_LAUNCHER ? &launcher : &w->v->lost);
+}
+
 /* Counts of a finished job stay: clean-up ends pods, and takes away those that were
  * counted. */
 static void put_role(struct hvd_status_writer *w, struct node *sets, enum role role)
@@ -333,8 +344,8 @@ static void put_role(struct hvd_status_writer *w, struct node *sets, enum role r
     put_completed(w, counts,
                   v->was_finished ? &w->job->role[role].completed
                                   : &v->completed[role]);
-    if (w->job->elastic.is_set && role == ROLE_WORKER && state_is_live(v->state))
-        put_indexes(w, counts, "lostIndexes", &v->lost);
+    if (w->job->elastic.is_set && state_is_live(v->state))
+        put_lost(w, counts, role);
     node_set(w->b, sets, role_title(role), counts);
 }
 
@@ -357,6 +368,8 @@ static void put_world(struct hvd_status_writer *w, struct node *status)
     node_set_int(w->b, status, "replacements", v->replacements);
     if (w->job->elastic.is_set)
         node_set_int(w->b, status, "workerReplacements", v->worker_replacements);
+    if (v->launcher_replacements > 0)
+        node_set_int(w->b, status, "launcherReplacements", v->launcher_replacements);
     for (int r = 0; r < ROLE_COUNT; r++) {
         if (w->job->role[r].is_set)
             put_role(w, sets, (enum role)r);
@@ -435,7 +448,10 @@ static void note_step(struct notes *s, const struct hvd_verdict *v)
         (void)notes_add(s, false, "JobScaled", v->scaled);
         break;
     case CUE_REPLACE:
-        (void)notes_add(s, true, "WorkerLost", v->replaced);
+        if (v->replaced)
+            (void)notes_add(s, true, "WorkerLost", v->replaced);
+        if (v->replaced_launcher)
+            (void)notes_add(s, true, "LauncherLost", v->replaced_launcher);
         break;
     case CUE_CLEARED:
         if (v->was.state == STATE_SUSPENDED)

@@ -47,6 +47,10 @@ void hvd_stored_read(const struct node *status, struct hvd_stored *ret)
                  "lostIndexes"),
         &s.lost);
     s.worker_replacements = stored_count(status, "workerReplacements");
+    s.launcher_replacements = stored_count(status, "launcherReplacements");
+    s.is_launcher_lost = node_str(
+        node_get(node_get(status, "replicaStatuses"), role_title(ROLE_LAUNCHER)),
+        "lostIndexes");
     s.start_s = stored_seconds(status, "startTime");
     s.completion_s = stored_seconds(status, "completionTime");
     s.next_restart_s = stored_seconds(status, "nextRestartTime");

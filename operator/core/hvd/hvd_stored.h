@@ -19,7 +19,9 @@ struct hvd_stored {
     uint32_t workers;      /* number of workers in the world; 0: not stored */
     uint32_t restarts;     /* number of restarts that count towards backoffLimit */
     uint32_t replacements; /* number of restarts that do not count */
-    uint32_t worker_replacements; /* elastic: number of lost pods of workers */
+    uint32_t worker_replacements;   /* elastic: number of lost pods of workers */
+    uint32_t launcher_replacements; /* elastic: number of launcher pods removed */
+    bool is_launcher_lost;          /* elastic: the last of those has no new pod yet */
     struct index_set
         lost; /* elastic: workers whose loss is counted, and that have no new
                               pod yet */

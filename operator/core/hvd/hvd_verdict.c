@@ -32,6 +32,12 @@ static void count_succeeded(struct verdict_work *w, enum role role, uint32_t ind
     index_set_add(&w->v->completed[role], index);
 }
 
+/* It runs, and nobody has asked it to end. */
+static bool pod_stays(const struct pod *p)
+{
+    return p->phase == POD_RUNNING && !p->is_deleting;
+}
+
 static void count_pod(struct verdict_work *w, enum role role, const struct pod *p)
 {
     struct hvd_verdict *v = w->v;
@@ -42,12 +48,11 @@ static void count_pod(struct verdict_work *w, enum role role, const struct pod *
     bool has_ended = pod_has_succeeded(p) || pod_has_failed(p);
 
     t->running += p->phase == POD_RUNNING && !has_ended;
-    t->ready += p->phase == POD_RUNNING && p->is_ready && !p->is_deleting;
+    t->ready += p->is_ready && pod_stays(p);
     t->failed += pod_has_failed(p);
     w->n_running += pod_has_succeeded(p) || (p->phase == POD_RUNNING && is_current);
-    w->n_able +=
-        role == ROLE_WORKER && p->phase == POD_RUNNING && !has_ended && !p->is_deleting;
-    w->has_launcher |= role == ROLE_LAUNCHER && p->phase == POD_RUNNING && is_current;
+    w->n_able += role == ROLE_WORKER && !has_ended && pod_stays(p);
+    w->has_launcher |= role == ROLE_LAUNCHER && is_current && pod_stays(p);
     if (w->job->elastic.is_set && p->is_deleting)
         w->is_made = false; /* the next one has its name */
     if (role == ROLE_WORKER) {
@@ -242,6 +247,11 @@ static bool verdict_runs(const struct verdict_work *w)
     return w->n_running == w->n_pods;
 }
 
+static bool verdict_has_new_loss(const struct verdict_work *w)
+{
+    return job_is_live(w) && (w->loss.n_new > 0 || w->loss.launcher_text);
+}
+
 static enum hvd_cue verdict_choose_cue(const struct verdict_work *w,
                                        enum rule_action class)
 {
@@ -261,7 +271,7 @@ static enum hvd_cue verdict_choose_cue(const struct verdict_work *w,
         return CUE_BROKEN;
     if (verdict_is_resized(w))
         return verdict_choose_resize(w);
-    if (job_is_live(w) && w->loss.n_new > 0)
+    if (verdict_has_new_loss(w))
         return CUE_REPLACE;
     if (verdict_is_mixed(w))
         return CUE_RENEW;
@@ -314,11 +324,35 @@ static int verdict_find_loss(struct verdict_work *w)
     int rc;
 
     v->worker_replacements = v->was.worker_replacements;
+    v->launcher_replacements = v->was.launcher_replacements;
     if (!w->job->elastic.is_set || !job_is_live(w))
         return 0;
     rc = hvd_loss_find(w->job, w->q->seen, &v->was, w->arena, &w->loss);
     v->worker_replacements += w->loss.n_new;
     v->lost = w->loss.lost;
+    return rc;
+}
+
+/* 1: v->cause is set. The removal of an elastic job's launcher is a loss instead. */
+static int verdict_find_cause(struct verdict_work *w)
+{
+    struct hvd_verdict *v = w->v;
+    const struct cause_query q = {
+        .job = w->job, .seen = w->q->seen, .has_run = w->has_run};
+    int rc = verdict_find_loss(w);
+
+    if (rc == 0 && job_is_live(w))
+        rc = cause_find(&q, w->arena, &v->cause);
+    if (rc > 0) {
+        rc = hvd_loss_add_launcher(w->job, &v->was, &v->cause, w->arena, &w->loss);
+        v->is_launcher_lost = w->loss.has_launcher;
+        v->launcher_replacements += w->loss.launcher_text != NULL;
+    }
+    if (rc == 0 && w->loss.is_too_often) {
+        v->cause = w->loss.cause;
+        w->is_worn_out = true;
+        rc = 1;
+    }
     return rc;
 }
 
@@ -329,7 +363,6 @@ int verdict_make(const struct verdict_query *q,
     struct hvd_verdict v = {
         .why = {.detail = "", .text = ""}, .reason = "", .message = "", .scaled = ""};
     struct verdict_work w = {.q = q, .job = q->job, .arena = a, .v = &v};
-    struct cause_query cq = {.job = q->job, .seen = q->seen};
     enum rule_action class = RULE_FAIL;
     int rc;
 
@@ -339,17 +372,9 @@ int verdict_make(const struct verdict_query *q,
     v.replacements = v.was.replacements;
     v.next_restart_s = v.was.next_restart_s;
     verdict_count_pods(&w);
-    cq.has_run = w.has_run;
-    rc = verdict_find_loss(&w);
-    if (rc == 0 && job_is_live(&w))
-        rc = cause_find(&cq, a, &v.cause);
+    rc = verdict_find_cause(&w);
     if (rc < 0)
         return rc;
-    if (rc == 0 && w.loss.is_too_often) {
-        v.cause = w.loss.cause;
-        w.is_worn_out = true;
-        rc = 1;
-    }
     v.settle_s = rc > 0 ? settles_s(&v.cause, q->now_wall_s) : 0;
     v.has_cause = rc > 0 && v.settle_s == 0;
     if (v.has_cause && !w.is_worn_out)

@@ -20,9 +20,12 @@ struct hvd_verdict {
     bool was_finished;    /* the stored state is final */
     bool is_created;      /* every object of this generation was created */
     /* Values to store. workers: without spares. */
-    uint32_t generation, workers, restarts, replacements, worker_replacements;
-    struct index_set lost;   /* elastic: workers that have no new pod yet */
-    const char *replaced;    /* CUE_REPLACE: what was lost; else NULL */
+    uint32_t generation, workers, restarts, replacements, worker_replacements,
+        launcher_replacements;
+    struct index_set lost; /* elastic: workers that have no new pod yet */
+    bool is_launcher_lost; /* elastic: nor has the launcher */
+    /* CUE_REPLACE: what was lost; else, and for what was not, NULL. */
+    const char *replaced, *replaced_launcher;
     uint64_t next_restart_s; /* RESTARTING: wall time of the restart; 0: none */
     uint64_t settle_s;       /* wall time when a pending cause is final; 0: none */
     struct tally tally[ROLE_COUNT];

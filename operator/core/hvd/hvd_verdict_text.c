@@ -257,6 +257,7 @@ void verdict_set_step(struct verdict_work *w, enum rule_action class)
         break;
     case CUE_REPLACE:
         w->v->replaced = w->loss.text;
+        w->v->replaced_launcher = w->loss.launcher_text;
         verdict_set_unchanged(w);
         break;
     case CUE_CLEARED:
