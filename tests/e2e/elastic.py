@@ -10,6 +10,7 @@ pod to the log at the start and in each new world, and rank 0 its steps.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 
@@ -243,18 +244,68 @@ def a_spare_takes_the_place_of_a_lost_worker() -> None:
     stop(job)
 
 
+def scale_operators(n: int) -> None:
+    found = kubectl("get", "deployments", "-A", "-l", "app.kubernetes.io/name=hvd-operator", "-o", "json")
+    for d in json.loads(found)["items"]:
+        meta = d["metadata"]
+        kubectl("scale", "deployment", meta["name"], "-n", meta["namespace"], f"--replicas={n}")
+    label = "app.kubernetes.io/name=hvd-operator"
+    wait(f"{n} operators", lambda: len(operators_that_run(label)) == n, 120)
+
+
+def operators_that_run(label: str) -> list[dict]:
+    pods = json.loads(kubectl("get", "pods", "-A", "-l", label, "-o", "json"))["items"]
+    return [p for p in pods if p["status"].get("phase") == "Running"]
+
+
+def step_on(ns: str, pod: str) -> int:
+    """The step that its process has reached; 0 while the file is being written."""
+    return int(kubectl("exec", "-n", ns, pod, "--", "cat", "/tmp/step").strip() or 0)
+
+
+def lose_launcher(ns: str, job: Watched) -> int:
+    """Deletes it while no operator runs; returns a step that was reached without it."""
+    scale_operators(0)
+    try:
+        kubectl("delete", "pod", "-n", ns, job.launcher, "--wait=false")
+        wait(
+            "the launcher has ended, and is kept",
+            lambda: get("pod", job.launcher, ns)["status"]["phase"] == "Failed",
+            60,
+        )
+        at = wait("a step", lambda: step_on(ns, "el-worker-0"), 30)
+        return wait("the ranks train", lambda: (s := step_on(ns, "el-worker-0")) > at + 20 and s, 60)
+    finally:
+        scale_operators(2)
+
+
 @suite.test
-def a_lost_launcher_restarts_the_job() -> None:
-    """A later version may keep the ranks."""
+def a_launcher_is_replaced_while_the_ranks_train() -> None:
     ns = namespace("e2e-elastic-launcher")
     apply(elastic(ns, "el", 2), ns)
     job = Watched(ns, "el")
     wait_state("el", ns, "Running")
     job.trains(2)
-    kubectl("delete", "pod", "-n", ns, "el-launcher-0", "--wait=false")
-    wait("it is restarted", lambda: status_of("el", ns).get("replacements") == 1, 60)
-    wait_state("el", ns, "Running")
-    job.trains(2)
+    pods, was = job.pods(), job.processes(2)
+    step = lose_launcher(ns, job)
+    begin = time.monotonic()
+    wait("the next one adopts the processes", lambda: job.log().count("a process is adopted") == 2, 120)
+    print(f"# the next launcher leads {time.monotonic() - begin:.1f} s after the operator runs")
+    step = job.trains(2, step)
+    expect(job.pods() == pods, "the workers keep their pods", (pods, job.pods()))
+    for pod, pid in was.items():
+        kubectl("exec", "-n", ns, pod, "--", "test", "-d", f"/proc/{pid}")
+    kubectl("delete", "pod", "-n", ns, "el-worker-1", "--wait=false")
+    step = job.trains(1, step)
+    job.stays(was, job.processes(1))
+    job.trains(2, step)
+    job.stays({"el-worker-0": was["el-worker-0"]}, job.processes(2))
+    status = status_of("el", ns)
+    counts = ("restarts", "replacements", "workerReplacements", "launcherReplacements")
+    seen = [status.get(k) for k in ("state", *counts)]
+    expect(seen == ["Running", 0, 0, 1, 1], "the job was not restarted", status)
+    lost = events(ns, "LauncherLost")
+    expect(len(lost) == 1 and "el-launcher-0" in lost[0], "one Event", lost)
     stop(job)
 
 

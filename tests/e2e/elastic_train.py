@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An elastic training for elastic.py: it writes who is in each world, and ends when /tmp/end exists on rank 0."""
+"""An elastic training for elastic.py: it writes who is in each world, and ends when /tmp/end exists on a host.
+
+/tmp/step has the step, also while no launcher prints it.
+"""
 
 import os
 import socket
@@ -31,6 +34,8 @@ def train(state):
         model(torch.ones(4, 10)).pow(2).mean().backward()
         optimizer.step()
         state.step += 1
+        with open("/tmp/step", "w") as f:
+            f.write(f"{state.step}\n")
         if state.step % 20 == 0 and hvd.rank() == 0:
             print(f"step {state.step} of a world of {hvd.size()}", flush=True)
         end = hvd.allreduce(torch.tensor(float(os.path.exists("/tmp/end"))), name="end", op=hvd.Max)
