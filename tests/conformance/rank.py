@@ -5,11 +5,13 @@ What happens is written as it happens, one JSON object a line, to OUT/rank.R.jso
 hangs or dies leaves what it was at. A test that takes longer than LIMIT seconds ends the process, and a
 SIGTERM (from a launcher that ends the other ranks) does too: both leave the stacks of all threads in
 OUT/rank.R.stacks. OUT/leave-out, where it is, names the tests to leave out, one a line. OUT/rank.R.xml
-is pytest's own report, written at its end only.
+is pytest's own report, written at its end only. Tests of integration/ that start elastic jobs start ours
+(elastic_launch.py).
 """
 
 import ctypes
 import faulthandler
+import importlib.util
 import json
 import os
 import signal
@@ -73,6 +75,11 @@ def the_rank():
 
 def main():
     out, limit_s, test = Path(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3])
+    starts_jobs = test.parent.name == "integration" and test.name.startswith("test_elastic_")
+    if starts_jobs and importlib.util.find_spec("_hvd"):
+        import elastic_launch
+
+        elastic_launch.install()
     sys.path.pop(0)  # this folder: the tests must not import its modules
     import pytest
 

@@ -284,9 +284,16 @@ def stacks(ranks):
     return lines
 
 
+def runs_alone(file):
+    """Whether a file's tests run in one process: those of single/, and those that start elastic jobs."""
+    return file.parent.name == "single" or (
+        file.parent.name == "integration" and file.name.startswith("test_elastic_")
+    )
+
+
 def run_file(world, file):
     """Launches a file until each of its tests has an outcome."""
-    alone = file.parent.name == "single"
+    alone = runs_alone(file)
     n = 1 if alone else world.np
     result, done, began = Result(file.name), [], time.monotonic()
     out = world.args.out / file.stem
@@ -462,7 +469,7 @@ def main(words):
     args = arguments(words)
     files = files_of(args.tests)
     world = World(args)
-    world.alone = {f.name for f in files if f.parent.name == "single"}
+    world.alone = {f.name for f in files if runs_alone(f)}
     results, left = [], []
     missing = world.lacking({name for file in files for name in needs(file)})
     for file in files:
