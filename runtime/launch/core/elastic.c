@@ -419,7 +419,7 @@ static bool elastic_must_stop(const struct elastic *e,
     if (!slot_is_live(s) || s->is_stopping)
         return false;
     if (e->state == ELASTIC_FINISHING && e->generation == 0)
-        return s->state == SLOT_READY; /* the others may be programs without worlds */
+        return s->state == SLOT_READY; /* the rest may be programs without worlds */
     if (e->state == ELASTIC_FINISHING)
         return s->state != SLOT_MEMBER || now_ns >= e->wait_ns;
     if (s->state == SLOT_MEMBER)
