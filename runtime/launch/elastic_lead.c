@@ -222,7 +222,11 @@ static void lead_log_world(const struct elastic_lead *l)
 {
     const uint64_t ms = l->broken_ns ? (clock_now_ns() - l->broken_ns) / NS_PER_MS : 0;
 
-    if (l->e.n_resets == 0)
+    if (l->e.n_resets > 0 && elastic_count_new(&l->e) == l->e.n_members)
+        log_warn("no process of the last world is left, the job begins again from its "
+                 "checkpoint",
+                 "world=%u size=%u", l->e.generation, l->e.n_members);
+    else if (l->e.n_resets == 0)
         log_info("the first world forms", "size=%u", l->e.n_members);
     else if (l->broken_ns)
         log_warn("the job continues in a new world",

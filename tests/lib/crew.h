@@ -82,7 +82,8 @@ struct crew {
     struct sim_world worlds[WORLD_MAX];
     int n_worlds;
     uint32_t n_faults, n_takeovers;
-    char fault[600]; /* an invariant that does not hold */
+    uint32_t n_totals; /* worlds of which no process was left */
+    char fault[600];   /* an invariant that does not hold */
 };
 
 #define CREW_EXPECT(c, holds, ...)                                                     \

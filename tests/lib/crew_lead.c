@@ -39,6 +39,7 @@ static void crew_check_form(struct crew *c, const struct sim_world *w)
         CREW_EXPECT(
             c, c->procs[i].state == P_NONE || c->procs[i].generation != w->generation,
             "two worlds of generation %u", w->generation);
+    c->n_totals += c->n_worlds > 0 && w->since[0] == w->generation;
     for (uint32_t r = 0; r < w->n; r++) {
         CREW_EXPECT(c, w->since[0] <= w->since[r], "rank %u is older than rank 0", r);
         CREW_EXPECT(c, e->slots[w->slot[r]].rank == r, "slot %u has two ranks",

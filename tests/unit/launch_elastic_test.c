@@ -196,6 +196,34 @@ UNIT_TEST(the_same_cause_three_times_without_a_commit_ends_the_job)
     }
 }
 
+UNIT_TEST(a_cause_that_ends_all_processes_three_times_ends_the_job)
+{
+    for (int other = 0; other < 2; other++) {
+        job_runs(2, 1, 1, 2);
+        for (int i = 0; i < 3; i++) {
+            elastic_take_commit(&e, e.generation); /* of a job that began again */
+            slot_fails(0, other && i == 1 ? 8 : 7);
+            slot_fails(1, other && i == 1 ? 8 : 7);
+            job_settle();
+        }
+        assert_int_equal(e.state, other ? ELASTIC_RUNNING : ELASTIC_ENDED);
+        assert_string_equal(
+            e.why, other ? "" : "the same failure has ended all processes 3 times");
+    }
+}
+
+UNIT_TEST(a_survivor_ends_the_row_of_total_losses)
+{
+    job_runs(2, 1, 1, 2);
+    for (int i = 0; i < 5; i++) {
+        elastic_take_commit(&e, e.generation);
+        slot_fails(0, i % 2 ? 7 : 9);
+        job_settle();
+    }
+    assert_int_equal(e.state, ELASTIC_RUNNING);
+    assert_int_equal(e.n_totals, 0);
+}
+
 UNIT_TEST(a_commit_of_an_earlier_world_does_not_count)
 {
     job_runs(3, 1, 1, 3);

@@ -18,7 +18,8 @@
  * while others work, the slot is excluded for a time that doubles each time and ends: one
  * bad GPU costs its slot and not its host. If the same cause breaks three worlds, or ends
  * three processes of a slot, and nothing was committed in between, the job ends: to repeat
- * it would not help.
+ * it would not help. So it does when a cause ends all processes of a world three times in
+ * a row: then each time the job began again.
  *
  * Generations. A leader has a term, later than that of every leader before it, and numbers
  * its worlds: the first ones are 1, 2, 3. So no generation is given twice, also if a leader
@@ -173,6 +174,7 @@ static void elastic_form(struct elastic *e, uint32_t n_ready)
             s->since = e->generation;
     }
     e->state = ELASTIC_RUNNING;
+    e->world_cause = 0;
     e->is_break_due = e->has_notified = e->has_counted = false;
     e->join_ns = 0;
 }
@@ -240,7 +242,7 @@ elastic_count_cause(struct elastic *e, struct elastic_slot *s, uint64_t cause)
     s->n_loops = is_same ? s->n_loops + 1 : 1;
     if (!e->has_counted) {
         e->n_loops = e->cause == cause ? e->n_loops + 1 : 1;
-        e->cause = cause;
+        e->cause = e->world_cause = cause;
         e->has_counted = true;
     }
     return s->n_loops >= LOOPS_MAX || (e->cause == cause && e->n_loops >= LOOPS_MAX);
@@ -458,6 +460,20 @@ uint32_t elastic_need(const struct elastic *e)
 }
 
 /* WAITING */
+/* Nobody has the state any more: the job begins again from its checkpoint, and what it
+ * commits is no progress. True: that was once too often. */
+static bool elastic_count_total_loss(struct elastic *e, uint32_t n_ready)
+{
+    for (uint32_t i = 0; i < n_ready; i++)
+        if (e->candidates[i].since > 0)
+            return false;
+    if (e->generation == 0 || e->world_cause == 0)
+        return false;
+    e->n_totals = e->total_cause == e->world_cause ? e->n_totals + 1 : 1;
+    e->total_cause = e->world_cause;
+    return e->n_totals >= LOOPS_MAX;
+}
+
 static bool elastic_wait(struct elastic *e, uint64_t now_ns, struct elastic_action *ret)
 {
     CLEANUP(strbuf_release) struct strbuf why = {0};
@@ -473,6 +489,12 @@ static bool elastic_wait(struct elastic *e, uint64_t now_ns, struct elastic_acti
             (void)snprintf(e->why, sizeof(e->why),
                            "the world was reset %u times, the limit is %u", e->n_resets,
                            e->config.reset_limit);
+            return elastic_end(e, false, ret);
+        }
+        if (elastic_count_total_loss(e, n_ready)) {
+            (void)snprintf(e->why, sizeof(e->why),
+                           "the same failure has ended all processes %d times",
+                           LOOPS_MAX);
             return elastic_end(e, false, ret);
         }
         elastic_form(e, n_ready);

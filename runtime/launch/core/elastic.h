@@ -85,6 +85,9 @@ struct elastic {
     uint64_t leave_ns; /* WAITING: members that have not reported are stopped */
     uint64_t cause;   /* by which the last worlds were broken; 0: none since a commit */
     uint32_t n_loops; /* how many in a row by that cause */
+    /* worlds in a row of which no process was left, by total_cause */
+    uint32_t n_totals;
+    uint64_t total_cause, world_cause; /* the latter: of the present world; 0: none */
     bool has_counted; /* the present world, or the wait for it, has had its cause */
     bool has_ended_well;
     char why[200];                        /* ENDED, and not well: why */
