@@ -39,6 +39,17 @@ def check_replicas(t):
         assert hvd.size() == 1, "nothing is said"
 
 
+@symbol("guard", "Guard", ours=True)
+def guard(t):
+    """In a job that restarts no process; what survives: ../../test_guard.py."""
+    of = hvd.guard(torch.nn.Linear(2, 1), every=2, name="of_symbols")
+    assert isinstance(of, hvd.Guard) and of.every == 2
+    assert of.restore() == 0
+    of.step()
+    assert of.steps == 1
+    assert hvd.Guard({}, 3, "of_none").restore() == 0
+
+
 @symbol("convert_sync_batchnorm", ours=True)
 def convert_sync_batchnorm(t):
     m = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2, eps=0.5))
