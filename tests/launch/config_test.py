@@ -234,7 +234,7 @@ def test_bash_completes_the_agent(folder):
     def agent(*words):
         return complete("hvd-agent", *words, registered=["hvd-agent"])
 
-    commands = ["await", "examine", "install", "report", "rsh", "run", "serve", "token"]
+    commands = ["await", "examine", "hosts", "install", "report", "rsh", "run", "serve", "token"]
     same(agent(""), ["--help", "--version", *commands])
     same(agent("report", "--"), ["--examine", "--json", "--ranks", "--stacks"])
     same(agent("serve", "--"), ["--bind", "--port", "--token-file"])

@@ -234,6 +234,46 @@ def test_the_discovery_script_names_the_hosts(folder):
     same(run(folder, "--host-discovery-script", "echo localhost", "echo", "x").out.count("x"), 1)
 
 
+SRUN = """#!/bin/sh
+echo "$*" >>{folder}/srun
+while [ "${{1#-}}" != "$1" ]; do case $1 in --jobid | --nodelist) shift ;; esac; shift; done
+exec "$@"
+"""
+
+
+def test_slurm_starts_agents_by_srun(folder):
+    """srun is a stand-in that runs the agent here: of node names, none needs to exist."""
+    os.mkdir(f"{folder}/bin")
+    executable(f"{folder}/bin/srun", SRUN.format(folder=folder))
+    env = environment(
+        PATH=f"{folder}/bin:{os.environ['PATH']}",
+        SLURM_JOB_ID="71",
+        SLURM_JOB_NODELIST="no-host[1-2]",
+        SLURM_TASKS_PER_NODE="2,1",
+        SLURM_PROCID="0",
+        TMPDIR=folder,
+    )
+    words = "--slurm", "--network-interfaces", "lo", "-np", "3", "--min-np", "3", "sh", "-c"
+    script = "echo $HOROVOD_HOSTNAME $HVD_HOST_INDEX ${SLURM_PROCID-none}"
+    out = run(folder, *words, script, env=env).out
+    same(
+        sorted(line.split(":", 1)[1] for line in out.splitlines()),
+        ["no-host1 0 none"] * 2 + ["no-host2 1 none"],
+    )
+    calls = sorted(read(f"{folder}/srun").splitlines())
+    for host, call in zip(("no-host1", "no-host2"), calls, strict=True):
+        has(call, "--overlap --nodes=1 --ntasks=1 ")
+        has(call, f" --jobid 71 --nodelist {host} ")
+    env["SLURM_JOB_NODELIST"] = "no-host[1"
+    has(run(folder, *words, "true", env=env, code=2).err, "horovodrun: --slurm: ")
+    del env["SLURM_JOB_NODELIST"]
+    has(
+        run(folder, *words, "true", env=env, code=2).err,
+        "SLURM_JOB_NODELIST is not set: this is not in a Slurm job",
+    )
+    has(run(folder, "--slurm", "-H", "a:1", "true", code=2).err, "-H and --slurm exclude each other")
+
+
 def test_a_discovery_script_that_fails_is_reported(folder):
     for script, part in (
         ("exit 3", "exit 3 exited with code 3"),
