@@ -207,6 +207,8 @@ trains() { # NAME ARGS...
 [ -f "$train" ] && cp "$train" "$RUN/train_digits.py"
 plugstack "run_dir=$RUNDIR" "dir=$RUN/stage"
 trains 'srun --hvd trains the demo on 2 nodes x 2 tasks' --hvd
+# shellcheck source=tests/slurm/elastic.sh
+. "$HERE/elastic.sh"
 # shellcheck source=tests/slurm/box.sh
 . "$HERE/box.sh"
 plugstack "run_dir=$RUNDIR" "dir=$RUN/stage"
