@@ -86,7 +86,7 @@ class Record(Count):
 
 
 class Commit(Callback):
-    """The last callback: it keeps what the others count."""
+    """The last callback: it keeps what all other ranks count."""
 
     def __init__(self, state):
         self.state = state

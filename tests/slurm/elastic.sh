@@ -1,9 +1,9 @@
 # shellcheck shell=bash disable=SC2154 # run.sh sources this: its functions and variables
 # SPDX-License-Identifier: Apache-2.0
-# horovodrun --slurm in an allocation of the real Slurm: an elastic job goes on without a rank that was killed, a
+# horovodrun --slurm in an allocation of the real Slurm: an elastic job continues without a rank that was killed, a
 # successor joins, and no sample is lost or used twice.
 elastic=$RUN/elastic
-went_on='horovodrun --slurm: an elastic job on 2 nodes loses a rank, continues, and gets another one'
+continued='horovodrun --slurm: an elastic job on 2 nodes loses a rank, continues, and gets another one'
 counted='and no sample of it is lost or used twice'
 worlds() { cat "$elastic"/rec/*.jsonl 2>/dev/null | grep -c "^\[\"world\",[0-9]*,[0-9]*,$1,"; } # SIZE: joined by ranks
 has_worlds() { [ "$(worlds "$1")" -ge "$2" ]; }                                                # SIZE N
@@ -22,12 +22,12 @@ elastic_run() {
     fi
     wait "$pid"
     rc=$?
-    has "$went_on" "$(cat "$out") code $rc" 'killed by signal 9' 'the job continues in a new world' ' code 0'
+    has "$continued" "$(cat "$out") code $rc" 'killed by signal 9' 'the job continues in a new world' ' code 0'
     out=$(/usr/bin/python3 "$elastic/check.py" "$elastic/rec" 2>&1) && rc=0 || rc=$?
     has "$counted" "$out code $rc" ' code 0'
 }
 if [ -n "$why" ]; then
-    skip "$went_on" "$why"
+    skip "$continued" "$why"
     skip "$counted" "$why"
 else
     rm -rf "$elastic" && cp -r "$ROOT/tests/elastic" "$elastic"
