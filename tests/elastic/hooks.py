@@ -86,7 +86,7 @@ class Record(Count):
 
 
 class Commit(Callback):
-    """The last callback: it keeps what all other ranks count."""
+    """The last callback: it keeps what other callbacks count."""
 
     def __init__(self, state):
         self.state = state
