@@ -23,27 +23,29 @@
 /* Variables that are not sent: Horovod's list, and those of a login on this host. */
 static bool variable_is_local(const char *pair)
 {
-    static const char *const names[] = {"HOME",
-                                        "USER",
-                                        "LOGNAME",
-                                        "SHELL",
-                                        "MAIL",
-                                        "OLDPWD",
-                                        "PWD",
-                                        "SHLVL",
-                                        "_",
-                                        "HOSTNAME",
-                                        "HOSTTYPE",
-                                        "SSH_CLIENT",
-                                        "SSH_CONNECTION",
-                                        "SSH_TTY",
-                                        "DISPLAY",
-                                        "SSH_AUTH_SOCK",
-                                        "HOROVOD_SECRET_KEY",
-                                        "XDG_RUNTIME_DIR",
-                                        "TMPDIR",
-                                        "HVD_SSH",
-                                        "DBUS_SESSION_BUS_ADDRESS"};
+    static const char *const names[] = {
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "MAIL",
+        "OLDPWD",
+        "PWD",
+        "SHLVL",
+        "_",
+        "HOSTNAME",
+        "HOSTTYPE",
+        "SSH_CLIENT",
+        "SSH_CONNECTION",
+        "SSH_TTY",
+        "DISPLAY",
+        "SSH_AUTH_SOCK",
+        "HOROVOD_SECRET_KEY",
+        "XDG_RUNTIME_DIR",
+        "TMPDIR",
+        "HVD_SSH",
+        "HVD_ELASTIC_JOB", /* of this job, not of one in it */
+        "DBUS_SESSION_BUS_ADDRESS"};
     size_t len = strcspn(pair, "=");
     static const char masked[] = "CUDA_VISIBLE_DEVICES";
     if (!strncmp(pair, "BASH_FUNC_", 10))
