@@ -75,7 +75,7 @@ class TensorFlowExamples(examples.Runs):
         self.assertEqual(len(re.findall(r"rank [01] of 2: average \[1\.5 3", ended.out)), 2, ended)
 
     def test_the_command_of_the_first_page(self):
-        line = next(line for line in examples.shown() if "keras_digits" in line)
+        line = next(line for line in examples.shown() if "/keras_digits" in line)
         self.assertIn(f"    {line}\n", (examples.ROOT / "README.md").read_text())
 
     def test_the_program_of_the_packages_first_page(self):
