@@ -129,16 +129,38 @@ def test_the_same_failure_of_three_worlds_ends_the_job(folder):
 
 
 def test_a_commit_in_between_is_progress(folder):
+    job = Job(
+        folder, "-np", "2", "--min-np", "1", "-H", "localhost:2", "--blacklist-cooldown-range", "0", "0"
+    )
+    a, b = job.world(0, 1)
+    for incarnation in range(2, 6):
+        b.fails()
+        a.broken()
+        a.ready()
+        formed(a)
+        a.commit()
+        b = job.member(1, incarnation)
+        b.ready()
+        a.notified()
+        a.ready()
+        formed(a, b)
+    for m in a, b:
+        m.do("os._exit(0)")
+    job.end(0)
+
+
+def test_all_processes_fail_three_times_although_they_commit(folder):
     job = Job(folder, "-np", "1", "--min-np", "1", "-H", "localhost:1")
-    for incarnation in range(1, 6):
+    for incarnation in range(1, 4):
         m = job.member(0, incarnation)
         form(m)
         m.commit()
+        m.settles()
         m.fails()
-    m = job.member(0, 6)
-    form(m)
-    m.do("os._exit(0)")
-    job.end(0)
+    job.member(0, 4).ready(is_last=True)
+    err = job.end(3)
+    has(err, "no process of the last world is left, the job begins again from its checkpoint")
+    has(err, "the same failure has ended all processes 3 times")
 
 
 def test_a_slot_that_fails_twice_is_excluded_for_a_time_that_ends(folder):

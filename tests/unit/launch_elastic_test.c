@@ -212,6 +212,19 @@ UNIT_TEST(a_cause_that_ends_all_processes_three_times_ends_the_job)
     }
 }
 
+UNIT_TEST(a_total_loss_of_a_world_that_worked_for_long_does_not_count)
+{
+    job_runs(2, 1, 1, 2);
+    for (int i = 0; i < 5; i++) {
+        now = e.formed_ns + 300 * S;
+        elastic_take_commit(&e, e.generation);
+        slot_fails(0, 7);
+        slot_fails(1, 7);
+        job_settle();
+    }
+    assert_int_equal(e.state, ELASTIC_RUNNING);
+}
+
 UNIT_TEST(a_survivor_ends_the_row_of_total_losses)
 {
     job_runs(2, 1, 1, 2);

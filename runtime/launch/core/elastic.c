@@ -19,7 +19,7 @@
  * bad GPU costs its slot and not its host. If the same cause breaks three worlds, or ends
  * three processes of a slot, and nothing was committed in between, the job ends: to repeat
  * it would not help. So it does when a cause ends all processes of a world three times in
- * a row: then each time the job began again.
+ * a row, each within five minutes: then each time the job began again.
  *
  * Generations. A leader has a term, later than that of every leader before it, and numbers
  * its worlds: the first ones are 1, 2, 3. So no generation is given twice, also if a leader
@@ -41,6 +41,7 @@
 
 #define LOOPS_MAX     3
 #define JOIN_MAX_NS   10000000000ull
+#define SHORT_NS      300000000000ull /* a world that ended sooner made no progress */
 #define SLOT_FAILURES 2
 #define SLOTS_MAX     65536u
 #define RESETS_MAX    ((1u << ELASTIC_TERM_BITS) - 2) /* a term has no more worlds */
@@ -462,13 +463,16 @@ uint32_t elastic_need(const struct elastic *e)
 /* WAITING */
 /* Nobody has the state any more: the job begins again from its checkpoint, and what it
  * commits is no progress. True: that was once too often. */
-static bool elastic_count_total_loss(struct elastic *e, uint32_t n_ready)
+static bool
+elastic_count_total_loss(struct elastic *e, uint32_t n_ready, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < n_ready; i++)
         if (e->candidates[i].since > 0)
             return false;
     if (e->generation == 0 || e->world_cause == 0)
         return false;
+    if (now_ns >= e->formed_ns + SHORT_NS)
+        e->n_totals = 0;
     e->n_totals = e->total_cause == e->world_cause ? e->n_totals + 1 : 1;
     e->total_cause = e->world_cause;
     return e->n_totals >= LOOPS_MAX;
@@ -491,13 +495,14 @@ static bool elastic_wait(struct elastic *e, uint64_t now_ns, struct elastic_acti
                            e->config.reset_limit);
             return elastic_end(e, false, ret);
         }
-        if (elastic_count_total_loss(e, n_ready)) {
+        if (elastic_count_total_loss(e, n_ready, now_ns)) {
             (void)snprintf(e->why, sizeof(e->why),
                            "the same failure has ended all processes %d times",
                            LOOPS_MAX);
             return elastic_end(e, false, ret);
         }
         elastic_form(e, n_ready);
+        e->formed_ns = now_ns;
         return elastic_act(e, ELASTIC_FORM, 0, ret);
     }
     if (now_ns < e->wait_ns)

@@ -87,6 +87,7 @@ struct elastic {
     uint32_t n_loops; /* how many in a row by that cause */
     /* worlds in a row of which no process was left, by total_cause */
     uint32_t n_totals;
+    uint64_t formed_ns;                /* when the present or last world formed */
     uint64_t total_cause, world_cause; /* the latter: of the present world; 0: none */
     bool has_counted; /* the present world, or the wait for it, has had its cause */
     bool has_ended_well;
