@@ -18,8 +18,7 @@
  * while others work, the slot is excluded for a time that doubles each time and ends: one
  * bad GPU costs its slot and not its host. If the same cause breaks three worlds, or ends
  * three processes of a slot, and nothing was committed in between, the job ends: to repeat
- * it would not help. So it does when a cause ends all processes of a world three times in
- * a row, each within five minutes: then each time the job began again.
+ * it would not help. Nor after three losses of all processes, each within five minutes.
  *
  * Generations. A leader has a term, later than that of every leader before it, and numbers
  * its worlds: the first ones are 1, 2, 3. So no generation is given twice, also if a leader
@@ -461,12 +460,10 @@ uint32_t elastic_need(const struct elastic *e)
 }
 
 /* WAITING */
-/* Nobody has the state any more: the job begins again from its checkpoint, and what it
- * commits is no progress. True: that was once too often. */
-static bool
-elastic_count_total_loss(struct elastic *e, uint32_t n_ready, uint64_t now_ns)
+/* Nobody has the state any more, so the job begins again. True: once too often. */
+static bool elastic_count_total_loss(struct elastic *e, uint32_t n, uint64_t now_ns)
 {
-    for (uint32_t i = 0; i < n_ready; i++)
+    for (uint32_t i = 0; i < n; i++)
         if (e->candidates[i].since > 0)
             return false;
     if (e->generation == 0 || e->world_cause == 0)
