@@ -110,3 +110,10 @@ int unix_connect_packets(const char *name, int *ret_fd, struct err *err)
 {
     return unix_connect_as(SOCK_SEQPACKET, name, ret_fd, err);
 }
+
+int unix_read_peer(int fd, struct ucred *ret)
+{
+    socklen_t n = sizeof(*ret);
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret, &n) < 0 ? -errno : 0;
+}

@@ -5,6 +5,8 @@
 #ifndef RUNTIME_BASE_UNIX_H
 #define RUNTIME_BASE_UNIX_H
 
+#include <sys/socket.h>
+
 #include "runtime/base/err.h"
 
 #define UNIX_NAME_BYTES 40 /* "hvd-" and 32 hex digits */
@@ -19,5 +21,8 @@ int unix_connect(const char *name, int *ret_fd, struct err *err);
 /* The same with SOCK_SEQPACKET: what is sent at once is received at once. */
 int unix_listen_packets(int *ret_fd, char ret_name[UNIX_NAME_BYTES], struct err *err);
 int unix_connect_packets(const char *name, int *ret_fd, struct err *err);
+/* The process and user at the other end, as they were when it connected or, for the end
+ * that connected, when the other one listened. 0 or -errno. */
+int unix_read_peer(int fd, struct ucred *ret);
 
 #endif

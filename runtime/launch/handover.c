@@ -48,10 +48,8 @@ int handover_listen(const struct token *root,
 static bool peer_is_ours(int fd)
 {
     struct ucred peer;
-    socklen_t n = sizeof(peer);
 
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0
-           && peer.uid == geteuid();
+    return unix_read_peer(fd, &peer) == 0 && peer.uid == geteuid();
 }
 
 bool handover_accept(int fd, const struct token *root, struct channel *ret)

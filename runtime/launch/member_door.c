@@ -14,6 +14,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
+#include "runtime/base/unix.h"
 
 #define UNNAMED_MAX 16 /* connections that have not named a process */
 #define NO_PROCESS  UINT32_MAX
@@ -159,10 +160,8 @@ int member_door_fd(const struct member_door *d)
 static bool socket_is_ours(int fd)
 {
     struct ucred peer;
-    socklen_t n = sizeof(peer);
 
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0
-           && (peer.uid == geteuid() || peer.uid == 0);
+    return unix_read_peer(fd, &peer) == 0 && (peer.uid == geteuid() || peer.uid == 0);
 }
 
 static void member_door_accept(struct member_door *d)

@@ -42,10 +42,8 @@ static pid_t claim_holder(const char *name)
 {
     CLEANUP(fd_close) int fd = -1;
     struct ucred peer;
-    socklen_t n = sizeof(peer);
 
-    if (unix_connect(name, &fd, NULL) < 0
-        || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0
+    if (unix_connect(name, &fd, NULL) < 0 || unix_read_peer(fd, &peer) < 0
         || peer.uid != geteuid() || peer.pid <= 0 || peer.pid == getpid()
         || kill(peer.pid, 0) < 0)
         return 0;

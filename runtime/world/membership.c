@@ -32,6 +32,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/thread.h"
+#include "runtime/base/unix.h"
 #include "runtime/wire/member_message.h"
 #include "runtime/world/claim.h"
 #include "hvd.h"
@@ -326,10 +327,10 @@ int membership_take_change(struct membership *m)
 static int membership_check_peer(int fd, struct err *err)
 {
     struct ucred peer;
-    socklen_t n = sizeof(peer);
+    int rc = unix_read_peer(fd, &peer);
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0)
-        return err_errno(err, errno, "the launcher's socket has no credentials");
+    if (rc < 0)
+        return err_errno(err, -rc, "the launcher's socket has no credentials");
     if (peer.uid == geteuid() || peer.uid == 0)
         return 0;
     return err_set(err, -EACCES,

@@ -46,4 +46,28 @@ UNIT_TEST(a_name_ends_with_its_socket)
     assert_int_equal(fd, -1);
 }
 
+UNIT_TEST(each_end_knows_the_process_and_user_at_the_other)
+{
+    char name[UNIX_NAME_BYTES];
+    int listen_fd = -1, near = -1, far = -1, pipe_fds[2];
+    struct ucred peer;
+
+    assert_int_equal(unix_listen(&listen_fd, name, NULL), 0);
+    assert_int_equal(unix_connect(name, &near, NULL), 0);
+    assert_int_equal(tcp_accept(listen_fd, &far), 0);
+    for (int i = 0; i < 2; i++) {
+        peer = (struct ucred){.pid = 0, .uid = (uid_t)-1};
+        assert_int_equal(unix_read_peer(i ? near : far, &peer), 0);
+        assert_int_equal(peer.pid, getpid());
+        assert_int_equal(peer.uid, geteuid());
+    }
+    assert_int_equal(pipe(pipe_fds), 0);
+    assert_int_equal(unix_read_peer(pipe_fds[0], &peer), -ENOTSOCK);
+    fd_close(&pipe_fds[0]);
+    fd_close(&pipe_fds[1]);
+    fd_close(&near);
+    fd_close(&far);
+    fd_close(&listen_fd);
+}
+
 UNIT_MAIN(NULL, NULL)

@@ -61,9 +61,9 @@ void shm_map_release(struct shm_map *m)
 static int check_user(int fd, struct err *err)
 {
     struct ucred c;
-    socklen_t n = sizeof(c);
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &n) != 0)
-        return err_errno(err, errno, "SO_PEERCRED");
+    int rc = unix_read_peer(fd, &c);
+    if (rc < 0)
+        return err_errno(err, -rc, "SO_PEERCRED");
     if (c.uid != geteuid())
         return err_set(
             err, -EACCES,
