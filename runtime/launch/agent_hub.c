@@ -28,12 +28,8 @@
 
 enum outcome agent_fail(struct agent *a, int code, const char *why)
 {
-    memset(&a->first, 0, sizeof(a->first));
     a->is_own = true;
-    a->first.f.rank = a->first.blames = -1;
-    a->first.f.exit_code = code;
-    a->first.f.at_wall_us = clock_wall_us();
-    (void)snprintf(a->first.f.host, sizeof(a->first.f.host), "%s", a->host);
+    report_init(&a->first, a->host, code, clock_wall_us());
     (void)snprintf(a->first.f.why, sizeof(a->first.f.why), "%.230s", why);
     return FAILED;
 }

@@ -79,9 +79,7 @@ static int await_fail(const struct await *a, int code, const char *why)
     fprintf(stderr, "hvd-agent[await]: %s\n", why);
     if (!r)
         return code;
-    r->f.rank = r->blames = -1;
-    r->f.exit_code = code;
-    r->f.at_wall_us = clock_wall_us();
+    report_init(r, "", code, clock_wall_us());
     (void)gethostname(r->f.host, sizeof(r->f.host) - 1);
     (void)snprintf(r->f.why, sizeof(r->f.why), "%.230s", why);
     termination_write(a->message ? a->message : "", r);

@@ -129,10 +129,7 @@ static void crew_report_start_failure(struct member_crew *c,
 
     if (!r)
         return;
-    r->f.rank = r->blames = -1;
-    r->f.exit_code = code;
-    r->f.at_wall_us = clock_wall_us();
-    (void)snprintf(r->f.host, sizeof(r->f.host), "%s", c->contracts[0].hostname);
+    report_init(r, c->contracts[0].hostname, code, clock_wall_us());
     (void)snprintf(r->f.why, sizeof(r->f.why), "%.230s", why);
     c->c.on_exit(c->c.arg, slot, incarnation, r);
 }

@@ -146,11 +146,7 @@ void elastic_lead_lose_worker(struct elastic_lead *l, uint32_t worker, const cha
         AUTOFREE struct report *r = mem_zalloc(sizeof(*r));
 
         if (r) {
-            r->f.rank = r->blames = -1;
-            r->f.exit_code = 125;
-            r->f.at_wall_us = clock_wall_us();
-            (void)snprintf(r->f.host, sizeof(r->f.host), "%s",
-                           l->c.name_of(l->c.arg, worker));
+            report_init(r, l->c.name_of(l->c.arg, worker), 125, clock_wall_us());
             (void)snprintf(r->f.why, sizeof(r->f.why), "host %.60s was lost: %.150s",
                            r->f.host, why);
             lead_keep_cause(l, r);
@@ -324,14 +320,12 @@ void elastic_lead_fill_end(const struct elastic_lead *l, struct report *ret)
     const char *why = l->failure.code ? l->failure.text : l->e.why;
     char own[sizeof(ret->f.why)];
 
-    memset(ret, 0, sizeof(*ret));
-    ret->f.rank = ret->blames = -1;
-    ret->f.exit_code = 125;
-    ret->f.at_wall_us = clock_wall_us();
-    if (l->e.generation == 0 && !l->failure.code)
-        ret->f.exit_code = FAILURE_LATE;
     if (l->has_cause)
         *ret = *l->cause;
+    else if (l->e.generation == 0 && !l->failure.code)
+        report_init(ret, "", FAILURE_LATE, clock_wall_us());
+    else
+        report_init(ret, "", 125, clock_wall_us());
     (void)snprintf(own, sizeof(own), "%s", ret->f.why);
     (void)snprintf(ret->f.why, sizeof(ret->f.why), "%.110s%s%.110s", own,
                    *own ? "; " : "", why);

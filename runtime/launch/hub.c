@@ -133,10 +133,7 @@ static void hub_fail_own(struct hub *h, const struct err *err)
     AUTOFREE struct report *r = mem_zalloc(sizeof(*r));
     if (!r)
         return;
-    r->f.rank = r->blames = -1;
-    r->f.exit_code = 125;
-    r->f.at_wall_us = clock_wall_us();
-    (void)snprintf(r->f.host, sizeof(r->f.host), "%s", h->meet.members[0].host);
+    report_init(r, h->meet.members[0].host, 125, clock_wall_us());
     (void)snprintf(r->f.why, sizeof(r->f.why), "%.230s", err->text);
     meet_failed(&h->meet, r, clock_now_ns());
 }

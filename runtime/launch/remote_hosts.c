@@ -70,10 +70,7 @@ void remote_hosts_fail(struct remote_hosts *h,
     AUTOFREE struct report *report = mem_zalloc(sizeof(*report));
     if (!report)
         return;
-    report->f.rank = report->blames = -1;
-    report->f.exit_code = code;
-    report->f.at_wall_us = clock_wall_us();
-    (void)snprintf(report->f.host, sizeof(report->f.host), "%s", name);
+    report_init(report, name, code, clock_wall_us());
     (void)snprintf(report->f.why, sizeof(report->f.why), "%.*s", 235, why);
     meet_failed(&h->meet, report, clock_now_ns());
 }

@@ -75,11 +75,8 @@ void uplink_fail(struct uplink *u, int code, int sig, const char *why)
     AUTOFREE struct report *r = mem_zalloc(sizeof(*r));
     if (!r)
         return;
-    r->f.rank = r->blames = -1;
-    r->f.exit_code = code;
+    report_init(r, u->name, code, clock_wall_us());
     r->f.signal = sig;
-    r->f.at_wall_us = clock_wall_us();
-    (void)snprintf(r->f.host, sizeof(r->f.host), "%s", u->name);
     if (u->has_job)
         (void)snprintf(r->f.why, sizeof(r->f.why), "host %.60s: %.160s", u->name, why);
     else /* horovodrun adds the host's name */

@@ -3,6 +3,24 @@
  * message. */
 #include "tests/unit/launch_fixture.h"
 
+UNIT_TEST(a_report_of_no_rank_has_nothing_of_an_earlier_one)
+{
+    static struct report r;
+
+    memset(&r, 'x', sizeof(r));
+    report_init(&r, "host-a", 124, 5000);
+    assert_int_equal(r.f.rank, -1);
+    assert_int_equal(r.blames, -1);
+    assert_string_equal(r.f.host, "host-a");
+    assert_int_equal(r.f.exit_code, 124);
+    assert_int_equal(r.f.signal, 0);
+    assert_int_equal(r.f.at_wall_us, 5000);
+    assert_string_equal(r.f.why, "");
+    assert_int_equal(r.first_rank, 0);
+    assert_int_equal(r.n_ranks, 0);
+    assert_string_equal(r.tail, "");
+}
+
 UNIT_TEST(the_cause_wins_in_every_order_of_arrival)
 {
     static const struct {

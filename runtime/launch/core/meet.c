@@ -306,12 +306,8 @@ void meet_lost(
     struct report *r = mem_zalloc(sizeof(*r));
     if (!r)
         return;
-    r->f.rank = -1;
-    r->f.exit_code = 125;
-    r->f.at_wall_us = wall_us;
-    r->blames = -1;
+    report_init(r, w->host, 125, wall_us);
     meet_worker_ranks(m, worker, r);
-    (void)snprintf(r->f.host, sizeof(r->f.host), "%s", w->host);
     if (m->hosts)
         (void)snprintf(r->f.why, sizeof(r->f.why), "host %.100s was lost: %.110s",
                        w->host, why);
@@ -348,11 +344,8 @@ static void meet_time_out(struct meet *m, uint64_t wall_us, uint64_t now_ns)
         return;
     strbuf_init(&who, 200);
     meet_missing(m, &who);
-    r->f.rank = r->blames = -1;
-    r->f.exit_code = m->hosts ? 125 : FAILURE_LATE;
-    r->f.at_wall_us = wall_us;
-    (void)snprintf(r->f.host, sizeof(r->f.host), "%s",
-                   *m->members[0].host ? m->members[0].host : "worker-0");
+    report_init(r, *m->members[0].host ? m->members[0].host : "worker-0",
+                m->hosts ? 125 : FAILURE_LATE, wall_us);
     bool is_one = m->workers - meet_present(m) == 1;
     (void)snprintf(
         r->f.why, sizeof(r->f.why),

@@ -291,6 +291,15 @@ void report_sentence(const struct report *r, char *ret, size_t size_bytes)
         (void)snprintf(ret + n, size_bytes - n, ": %s", r->f.why);
 }
 
+void report_init(struct report *ret, const char *host, int exit_code, uint64_t wall_us)
+{
+    memset(ret, 0, sizeof(*ret));
+    ret->f.rank = ret->blames = -1;
+    ret->f.exit_code = exit_code;
+    ret->f.at_wall_us = wall_us;
+    (void)snprintf(ret->f.host, sizeof(ret->f.host), "%s", host);
+}
+
 void report_explain(struct report *r)
 {
     int32_t rank;

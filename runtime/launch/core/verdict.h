@@ -23,6 +23,10 @@ struct report {
     char tail[TAIL_MAX_BYTES];    /* last lines, complete, each with a newline */
 };
 
+/* A failure of no rank: of a host, an agent or the job. f.why, blames and the ranks
+ * concerned are empty. */
+void report_init(struct report *ret, const char *host, int exit_code, uint64_t wall_us);
+
 struct launch_verdict {
     struct report *v;
     size_t n, cap;
