@@ -3,7 +3,7 @@
  * Signals are served meanwhile, so that neither Ctrl-C nor a command that hangs
  * leaves processes behind. The call returns when the command itself has exited, even
  * if other processes still hold its pipe. Called by discovery.c, check_build.c,
- * gpu_info.c and step_srun.c. */
+ * gpu_info.c and step_srun.c; its parts by discovery_watch.c. */
 #include "runtime/launch/capture.h"
 
 #include <errno.h>
@@ -15,7 +15,6 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/contract/failure.h"
-#include "runtime/launch/spawn.h"
 
 struct run {
     struct child child;
@@ -24,23 +23,33 @@ struct run {
     bool has_ended;
 };
 
-/* Reads what is available; closes a pipe at its end. */
-static void capture_take_output(struct run *r)
+void capture_take_output(struct child *child, struct strbuf *out, uint64_t limit_ns)
 {
     char buf[4096];
     ssize_t n;
-    while (r->child.stdout_fd >= 0
-           && (n = read(r->child.stdout_fd, buf, sizeof(buf))) != -1) {
+    while (child->stdout_fd >= 0
+           && (n = read(child->stdout_fd, buf, sizeof(buf))) != -1) {
         if (n == 0)
-            fd_close(&r->child.stdout_fd);
-        strbuf_add(r->out, buf, (size_t)n);
+            fd_close(&child->stdout_fd);
+        strbuf_add(out, buf, (size_t)n);
     }
-    while (r->child.stderr_fd >= 0
-           && (n = read(r->child.stderr_fd, buf, sizeof(buf))) != -1) {
+    while (child->stderr_fd >= 0
+           && (n = read(child->stderr_fd, buf, sizeof(buf))) != -1) {
         if (n == 0)
-            fd_close(&r->child.stderr_fd);
-        (void)fd_write_full(2, buf, (size_t)n, clock_now_ns() + NS_PER_S);
+            fd_close(&child->stderr_fd);
+        (void)fd_write_full(2, buf, (size_t)n, clock_now_ns() + limit_ns);
     }
+}
+
+int capture_check_status(const char *name, int status, struct err *err)
+{
+    if (WIFSIGNALED(status))
+        return err_set(err, -EINVAL, "%s was killed by %s", name,
+                       signal_name(WTERMSIG(status)));
+    if (WEXITSTATUS(status))
+        return err_set(err, -EINVAL, "%s exited with code %d", name,
+                       WEXITSTATUS(status));
+    return 0;
 }
 
 static void capture_take_signals(struct capture *c, struct run *r)
@@ -71,7 +80,7 @@ static int capture_wait(struct capture *c, struct run *r, struct err *err)
                               {.fd = r->child.stderr_fd, .events = POLLIN}};
         (void)poll(p, 3, clock_left_ms(deadline_ns));
         capture_take_signals(c, r);
-        capture_take_output(r);
+        capture_take_output(&r->child, r->out, NS_PER_S);
         if (c->signal)
             return err_set(err, -EINVAL, "stopped by %s", signal_name(c->signal));
         if (r->has_ended)
@@ -84,13 +93,7 @@ static int capture_wait(struct capture *c, struct run *r, struct err *err)
                            (double)c->timeout_ms / 1000, c->option ? " (" : "",
                            c->option ? c->option : "", c->option ? ")" : "");
     }
-    if (WIFSIGNALED(r->status))
-        return err_set(err, -EINVAL, "%s was killed by %s", c->name,
-                       signal_name(WTERMSIG(r->status)));
-    if (WEXITSTATUS(r->status))
-        return err_set(err, -EINVAL, "%s exited with code %d", c->name,
-                       WEXITSTATUS(r->status));
-    return 0;
+    return capture_check_status(c->name, r->status, err);
 }
 
 int capture_run(struct capture *c, struct strbuf *out, struct err *err)
@@ -111,7 +114,7 @@ int capture_run(struct capture *c, struct strbuf *out, struct err *err)
     if (!r.has_ended)
         (void)waitpid(r.child.pid, NULL, 0);
     guard_remove(c->guard, r.child.pid);
-    capture_take_output(&r);
+    capture_take_output(&r.child, out, NS_PER_S);
     fd_close(&r.child.stdout_fd);
     fd_close(&r.child.stderr_fd);
     return rc;

@@ -9,6 +9,7 @@
 #include "runtime/base/strbuf.h"
 #include "runtime/launch/guard.h"
 #include "runtime/launch/signals.h"
+#include "runtime/launch/spawn.h"
 
 struct capture {
     struct signals *signals;
@@ -26,5 +27,13 @@ struct capture {
  * inherited. -EINVAL if the command fails, writes too much, takes too long, or a stop
  * signal is received. No process of the command survives. */
 int capture_run(struct capture *c, struct strbuf *out, struct err *err);
+
+/* For a caller with a main loop of its own. */
+/* Reads what is available in a child's pipes, which do not block, and closes a pipe at
+ * its end. Standard output is appended to out. Standard error is written to ours; each
+ * piece is cut if that takes more than limit_ns. */
+void capture_take_output(struct child *child, struct strbuf *out, uint64_t limit_ns);
+/* -EINVAL if the program was killed or its exit code is not 0. */
+int capture_check_status(const char *name, int status, struct err *err);
 
 #endif

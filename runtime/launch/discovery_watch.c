@@ -10,7 +10,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
-#include "runtime/contract/failure.h"
+#include "runtime/launch/capture.h"
 #include "runtime/launch/discovery.h"
 
 #define PERIOD_NS NS_PER_S /* as Horovod */
@@ -83,35 +83,14 @@ uint64_t discovery_watch_next_ns(const struct discovery_watch *w)
     return w->due_ns;
 }
 
-static void watch_read(struct discovery_watch *w)
-{
-    char buf[4096];
-    ssize_t n;
-
-    while (w->child.stdout_fd >= 0
-           && (n = read(w->child.stdout_fd, buf, sizeof(buf))) != -1) {
-        if (n == 0)
-            fd_close(&w->child.stdout_fd);
-        strbuf_add(&w->out, buf, (size_t)n);
-    }
-    while (w->child.stderr_fd >= 0
-           && (n = read(w->child.stderr_fd, buf, sizeof(buf))) != -1) {
-        if (n == 0)
-            fd_close(&w->child.stderr_fd);
-        (void)!write(2, buf, (size_t)n); /* a script's error messages; may be cut */
-    }
-}
-
 /* The script has exited. */
 static int
 watch_take(struct discovery_watch *w, int status, struct hostlist *ret, struct err *err)
 {
-    if (WIFSIGNALED(status))
-        return err_set(err, -EINVAL, "%s was killed by %s", w->c.command,
-                       signal_name(WTERMSIG(status)));
-    if (WEXITSTATUS(status))
-        return err_set(err, -EINVAL, "%s exited with code %d", w->c.command,
-                       WEXITSTATUS(status));
+    int rc = capture_check_status(w->c.command, status, err);
+
+    if (rc < 0)
+        return rc;
     return discovery_parse(w->c.slots, w->c.command, &w->out, ret, err) < 0 ? -EINVAL
                                                                             : 1;
 }
@@ -127,9 +106,9 @@ int discovery_watch_serve(struct discovery_watch *w,
         return 0;
     if (w->child.pid == 0)
         return watch_start(w, now_ns, err);
-    watch_read(w);
+    capture_take_output(&w->child, &w->out, 0);
     if (waitpid(w->child.pid, &status, WNOHANG) == w->child.pid) {
-        watch_read(w);
+        capture_take_output(&w->child, &w->out, 0);
         watch_stop(w);
         w->due_ns = now_ns + PERIOD_NS;
         return watch_take(w, status, ret, err);
