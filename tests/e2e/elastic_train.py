@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An elastic training for elastic.py: it writes who is in each world, and ends when /tmp/end exists on a host.
+"""An elastic training for elastic.py: it writes who is in each world, and ends when a host has /tmp/end.
 
 /tmp/step has the step, also while no launcher prints it.
 """

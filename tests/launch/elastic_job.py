@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An elastic job whose processes do what the test says; see elastic_member.py. Messages: runtime/wire/member_message.h."""
+"""An elastic job whose processes do what the test sends; see elastic_member.py.
+
+Messages: runtime/wire/member_message.h."""
 
 import os
 import re

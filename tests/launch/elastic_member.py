@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process of an elastic job that does what its test sends: no framework, one socket to the launcher, one to the test.
+"""A process of an elastic job that does what its test sends: no framework.
+
+It has one socket to the launcher and one to the test.
 
 usage: python3 -S elastic_member.py SOCKET     SOCKET is where the test listens; started by horovodrun
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Elastic jobs over three hosts, by ssh and by hvd-agent serve: ranks, agents and hosts are lost and come back. TAP.
+"""Elastic jobs over three hosts, by ssh and by hvd-agent serve: ranks, agents, hosts are lost and return. TAP.
 
 usage: elastic_remote_test.py [PART OF A NAME ...]     BIN: folder of the programs (default: $BUILD/plain/bin)
 """

@@ -93,7 +93,7 @@ static void ready_wait(struct elastic_world *e, unsigned mask, uint32_t generati
     }
 }
 
-static void form(struct elastic_world *e, uint32_t generation, uint32_t n, ...)
+static void world_form(struct elastic_world *e, uint32_t generation, uint32_t n, ...)
 {
     uint32_t slots[WORLD_MAX];
     va_list ap;
@@ -153,12 +153,12 @@ UNIT_TEST(survivors_of_a_loss_form_the_next_world)
 
     elastic_start(&e, 3, survivor);
     ready_wait(&e, 7, 0);
-    form(&e, 1, 3, 0, 1, 2);
+    world_form(&e, 1, 3, 0, 1, 2);
     for (int r = 0; r < 3; r++)
         stage_wait(r, 1);
     assert_int_equal(kill(e.w.pid[1], SIGKILL), 0);
     ready_wait(&e, 5, 1);
-    form(&e, 2, 2, 2, 0);
+    world_form(&e, 2, 2, 2, 0);
     elastic_end(&e, 1);
 }
 
@@ -181,9 +181,9 @@ UNIT_TEST(a_new_rank_joins_those_that_left_in_order)
 
     elastic_start(&e, 3, newcomer);
     ready_wait(&e, 7, 0);
-    form(&e, 1, 2, 0, 1);
+    world_form(&e, 1, 2, 0, 1);
     ready_wait(&e, 3, 1);
-    form(&e, 2, 3, 2, 1, 0);
+    world_form(&e, 2, 3, 2, 1, 0);
     elastic_end(&e, -1);
 }
 
@@ -208,12 +208,12 @@ UNIT_TEST(the_last_one_is_a_world_of_its_own)
 
     elastic_start(&e, 2, alone);
     ready_wait(&e, 3, 0);
-    form(&e, 1, 2, 0, 1);
+    world_form(&e, 1, 2, 0, 1);
     stage_wait(0, 1);
     stage_wait(1, 1);
     assert_int_equal(kill(e.w.pid[1], SIGKILL), 0);
     ready_wait(&e, 1, 1);
-    form(&e, 2, 1, 0);
+    world_form(&e, 2, 1, 0);
     elastic_end(&e, 1);
 }
 
@@ -246,14 +246,14 @@ UNIT_TEST(a_broken_world_fails_with_the_launchers_reason)
 
     elastic_start(&e, 2, broken);
     ready_wait(&e, 3, 0);
-    form(&e, 4, 2, 0, 1);
+    world_form(&e, 4, 2, 0, 1);
     stage_wait(0, 1);
     stage_wait(1, 1);
     leader_break(&e.leader, 3, "not this one");
     leader_break(&e.leader, 5, "nor this one");
     leader_break(&e.leader, 4, "slot 5 was replaced");
     ready_wait(&e, 3, 4);
-    form(&e, 6, 2, 0, 1);
+    world_form(&e, 6, 2, 0, 1);
     elastic_end(&e, -1);
 }
 
@@ -281,7 +281,7 @@ UNIT_TEST(the_end_of_the_launcher_ends_the_world)
 
     elastic_start(&e, 1, launcher_lost);
     ready_wait(&e, 1, 0);
-    form(&e, 1, 1, 0);
+    world_form(&e, 1, 1, 0);
     stage_wait(0, 1);
     leader_close(&e.leader);
     world_end(&e.w, -1);
@@ -303,10 +303,10 @@ UNIT_TEST(a_world_that_does_not_form_is_followed_by_the_next)
 
     elastic_start(&e, 2, patient);
     ready_wait(&e, 3, 0);
-    form(&e, 1, 3, 0, 1, 2); /* slot 2 does not come */
+    world_form(&e, 1, 3, 0, 1, 2); /* slot 2 does not come */
     leader_break(&e.leader, 1, "slot 2 was lost");
     ready_wait(&e, 3, 1);
-    form(&e, 2, 2, 0, 1);
+    world_form(&e, 2, 2, 0, 1);
     elastic_end(&e, -1);
 }
 
@@ -332,7 +332,7 @@ UNIT_TEST(a_rendezvous_that_is_gone_is_left_when_the_world_is_over)
     leader_send(&e.leader, 1, &m);
     leader_break(&e.leader, 1, "its leader was lost");
     ready_wait(&e, 3, 1);
-    form(&e, 2, 2, 0, 1);
+    world_form(&e, 2, 2, 0, 1);
     elastic_end(&e, -1);
 }
 
@@ -363,7 +363,7 @@ UNIT_TEST(after_some_worlds_that_do_not_form_init_fails)
 
         (void)snprintf(why, sizeof(why), "world %u fails", i);
         ready_wait(&e, 1, i - 1);
-        form(&e, i, 2, 0, 1);
+        world_form(&e, i, 2, 0, 1);
         await_joined(&e);
         leader_break(&e.leader, i, why);
     }
@@ -404,7 +404,7 @@ UNIT_TEST(changes_come_and_rank_0_says_what_is_saved)
 
     elastic_start(&e, 2, asking);
     ready_wait(&e, 3, 0);
-    form(&e, 9, 2, 1, 0);
+    world_form(&e, 9, 2, 1, 0);
     stage_wait(0, 1);
     stage_wait(1, 1);
     leader_notify(&e.leader, 8, 1);
@@ -440,7 +440,7 @@ UNIT_TEST(sets_that_the_world_cannot_have_are_left_out)
 
     elastic_start(&e, 2, with_sets);
     ready_wait(&e, 3, 0);
-    form(&e, 1, 2, 0, 1);
+    world_form(&e, 1, 2, 0, 1);
     elastic_end(&e, -1);
 }
 

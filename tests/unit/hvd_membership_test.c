@@ -74,7 +74,7 @@ static int join_end(struct job *j)
 }
 
 /* The next message. */
-static struct member_message told(struct job *j, enum member_message_type type)
+static struct member_message message_take(struct job *j, enum member_message_type type)
 {
     struct leader_event e = leader_next(&j->leader, -1, clock_now_ns() + PATIENCE_NS);
 
@@ -85,14 +85,14 @@ static struct member_message told(struct job *j, enum member_message_type type)
 
 static void assert_ready(struct job *j, uint32_t generation)
 {
-    struct member_message m = told(j, MEMBER_READY);
+    struct member_message m = message_take(j, MEMBER_READY);
 
     assert_int_equal(m.slot, 7);
     assert_int_equal(m.incarnation, 3);
     assert_int_equal(m.generation, generation);
 }
 
-static void form(struct job *j, uint32_t generation, uint32_t rank)
+static void form_send(struct job *j, uint32_t generation, uint32_t rank)
 {
     struct member_message m = {.type = MEMBER_FORM,
                                .generation = generation,
@@ -104,7 +104,7 @@ static void form(struct job *j, uint32_t generation, uint32_t rank)
 }
 
 /* Returns when what was sent has been applied: the thread has taken a later message. */
-static void flush(struct job *j)
+static void messages_drain(struct job *j)
 {
     struct member_message marker = {.type = MEMBER_NOTIFY, .generation = UINT32_MAX};
     int left = 1;
@@ -120,11 +120,12 @@ static void join_world(struct job *j, uint32_t generation, uint32_t last)
 {
     join_begin(j);
     assert_ready(j, last);
-    form(j, generation, 1);
+    form_send(j, generation, 1);
     assert_int_equal(join_end(j), 0);
 }
 
-static void say(struct job *j, enum member_message_type type, uint32_t generation)
+static void
+change_send(struct job *j, enum member_message_type type, uint32_t generation)
 {
     struct member_message m = {.type = type, .generation = generation, .change = 2};
 
@@ -163,10 +164,10 @@ UNIT_TEST(only_a_later_world_is_joined)
     join_world(&j, 4, 0);
     join_begin(&j);
     assert_ready(&j, 4);
-    form(&j, 4, 2);
-    form(&j, 3, 2);
-    form(&j, 6, 3);
-    form(&j, 5, 2);
+    form_send(&j, 4, 2);
+    form_send(&j, 3, 2);
+    form_send(&j, 6, 3);
+    form_send(&j, 5, 2);
     assert_int_equal(join_end(&j), 0);
     assert_int_equal(j.c.generation, 6);
     assert_int_equal(j.c.place.rank, 3);
@@ -180,16 +181,16 @@ UNIT_TEST(a_world_that_breaks_before_it_is_joined_is_left)
 
     job_open(&j);
     join_world(&j, 1, 0);
-    form(&j, 2, 1);
-    say(&j, MEMBER_BREAK, 2);
-    form(&j, 3, 1);
-    say(&j, MEMBER_BREAK, 3);
-    say(&j, MEMBER_NOTIFY, 3);
-    flush(&j);
+    form_send(&j, 2, 1);
+    change_send(&j, MEMBER_BREAK, 2);
+    form_send(&j, 3, 1);
+    change_send(&j, MEMBER_BREAK, 3);
+    change_send(&j, MEMBER_NOTIFY, 3);
+    messages_drain(&j);
     join_begin(&j);
     assert_ready(&j, 1);
     assert_ready(&j, 3);
-    form(&j, 4, 0);
+    form_send(&j, 4, 0);
     assert_int_equal(join_end(&j), 0);
     assert_int_equal(j.c.generation, 4);
     assert_int_equal(membership_take_change(j.m), 0);
@@ -229,18 +230,18 @@ UNIT_TEST(break_ends_the_world_it_names)
     job_open(&j);
     join_world(&j, 2, 0);
     membership_watch(j.m, end_note, &e);
-    say(&j, MEMBER_BREAK, 1);
-    say(&j, MEMBER_BREAK, 3);
-    flush(&j);
+    change_send(&j, MEMBER_BREAK, 1);
+    change_send(&j, MEMBER_BREAK, 3);
+    messages_drain(&j);
     assert_int_equal(atomic_load(&e.n), 0);
     assert_int_equal(membership_check(j.m, NULL), 0);
-    say(&j, MEMBER_BREAK, 2);
+    change_send(&j, MEMBER_BREAK, 2);
     assert_ends(&e, "world 2 is over");
     assert_int_equal(membership_check(j.m, &j.err), -ECANCELED);
     assert_string_equal(j.err.text, "world 2 is over");
-    say(&j, MEMBER_BREAK, 2);
-    form(&j, 2, 1); /* the same again does not repair it */
-    flush(&j);
+    change_send(&j, MEMBER_BREAK, 2);
+    form_send(&j, 2, 1); /* the same again does not repair it */
+    messages_drain(&j);
     assert_int_equal(membership_check(j.m, NULL), -ECANCELED);
     join_world(&j, 3, 2);
     assert_int_equal(atomic_load(&e.n), 1); /* it is no longer watched */
@@ -254,8 +255,8 @@ UNIT_TEST(a_world_that_is_over_already_ends_when_it_is_watched)
 
     job_open(&j);
     join_world(&j, 1, 0);
-    form(&j, 2, 0);
-    flush(&j);
+    form_send(&j, 2, 0);
+    messages_drain(&j);
     membership_watch(j.m, end_note, &e);
     assert_ends(&e, "the launcher has formed a later world");
     membership_unwatch(j.m);
@@ -271,8 +272,8 @@ UNIT_TEST(a_world_that_is_not_watched_is_not_ended)
     join_world(&j, 1, 0);
     membership_watch(j.m, end_note, &e);
     membership_unwatch(j.m);
-    say(&j, MEMBER_BREAK, 1);
-    flush(&j);
+    change_send(&j, MEMBER_BREAK, 1);
+    messages_drain(&j);
     membership_close(j.m); /* waits for the thread */
     j.m = NULL;
     assert_int_equal(atomic_load(&e.n), 0);
@@ -324,18 +325,18 @@ UNIT_TEST(changes_are_those_of_the_present_world)
     job_open(&j);
     join_world(&j, 2, 0);
     assert_int_equal(membership_take_change(j.m), 0);
-    say(&j, MEMBER_NOTIFY, 1);
-    say(&j, MEMBER_NOTIFY, 3);
-    flush(&j);
+    change_send(&j, MEMBER_NOTIFY, 1);
+    change_send(&j, MEMBER_NOTIFY, 3);
+    messages_drain(&j);
     assert_int_equal(membership_take_change(j.m), 0);
     leader_notify(&j.leader, 2, MEMBER_CHANGE_REMOVED);
     leader_notify(&j.leader, 2, MEMBER_CHANGE_ADDED);
-    flush(&j);
+    messages_drain(&j);
     assert_int_equal(membership_take_change(j.m), 3);
     assert_int_equal(membership_take_change(j.m), 0);
     leader_notify(&j.leader, 2, MEMBER_CHANGE_ADDED);
-    form(&j, 3, 1); /* that was of world 2 */
-    flush(&j);
+    form_send(&j, 3, 1); /* that was of world 2 */
+    messages_drain(&j);
     assert_int_equal(membership_take_change(j.m), 0);
     join_begin(&j);
     assert_ready(&j, 2);
@@ -354,12 +355,12 @@ UNIT_TEST(commits_are_sent_once_a_second_for_a_world)
     membership_commit(j.m, 2, 6 * NS_PER_S - 1);
     membership_commit(j.m, 2, 6 * NS_PER_S);
     membership_commit(j.m, 3, 6 * NS_PER_S + 1);
-    assert_int_equal(told(&j, MEMBER_COMMIT).generation, 2);
-    assert_int_equal(told(&j, MEMBER_COMMIT).generation, 2);
-    assert_int_equal(told(&j, MEMBER_COMMIT).generation, 3);
+    assert_int_equal(message_take(&j, MEMBER_COMMIT).generation, 2);
+    assert_int_equal(message_take(&j, MEMBER_COMMIT).generation, 2);
+    assert_int_equal(message_take(&j, MEMBER_COMMIT).generation, 3);
     join_begin(&j);
     assert_ready(&j, 2); /* there was no other one */
-    form(&j, 3, 0);
+    form_send(&j, 3, 0);
     assert_int_equal(join_end(&j), 0);
     job_close(&j);
 }

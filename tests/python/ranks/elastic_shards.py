@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process of an elastic job with parts of its own, driven by test_elastic.py: does what it reads, says what happened.
+"""A process of an elastic job with parts of its own. It carries out what test_elastic.py sends, and reports it.
 
-go N: N steps, each with a commit, and until all ranks have their copies of the last one. alone: an allreduce that fails. hold: one more step and its commit, whose copy
-rank 1 never sends. The values of a part follow from its name and the step.
+go N: N steps, each with a commit; ends when all ranks have their copies of the last one.
+alone: an allreduce that fails.
+hold: one more step and its commit, whose copy rank 1 never sends.
+
+The values of a part follow from its name and the step.
 """
 
 import sys
