@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checked allocation over malloc. Nothing here aborts: this code lives inside other
- * people's Python and slurmstepd. The one mutable global is the fault hook, a countdown
+ * people's Python and slurmstepd. The one mutable state is the fault hook, a countdown
  * that a test arms; it is atomic because ranks in threads allocate at once. */
 #include "runtime/base/mem.h"
 
@@ -11,12 +11,25 @@
 #include <string.h>
 
 static atomic_long fail_after = -1; /* -1: off; 0: the next allocation fails */
-static atomic_bool fail_fired;
+static atomic_bool fail_fired, fail_one_thread;
+static _Thread_local bool is_fail_thread;
+
+static void mem_arm(bool one_thread, long n)
+{
+    is_fail_thread = one_thread;
+    atomic_store_explicit(&fail_fired, false, memory_order_relaxed);
+    atomic_store_explicit(&fail_one_thread, one_thread, memory_order_relaxed);
+    atomic_store_explicit(&fail_after, n < 0 ? -1 : n, memory_order_release);
+}
 
 void mem_fail_after(long n)
 {
-    atomic_store_explicit(&fail_fired, false, memory_order_relaxed);
-    atomic_store_explicit(&fail_after, n < 0 ? -1 : n, memory_order_relaxed);
+    mem_arm(false, n);
+}
+
+void mem_fail_thread_after(long n)
+{
+    mem_arm(true, n);
 }
 
 bool mem_fail_fired(void)
@@ -24,12 +37,14 @@ bool mem_fail_fired(void)
     return atomic_load_explicit(&fail_fired, memory_order_relaxed);
 }
 
-/* Relaxed is enough: the hook orders nothing, it only counts. Fires once, then is off.
- */
+/* Acquire: who sees the countdown sees whose it is. Fires once, then is off. */
 static bool must_fail(void)
 {
-    long n = atomic_load_explicit(&fail_after, memory_order_relaxed);
+    long n = atomic_load_explicit(&fail_after, memory_order_acquire);
 
+    if (n >= 0 && atomic_load_explicit(&fail_one_thread, memory_order_relaxed)
+        && !is_fail_thread)
+        return false;
     while (n >= 0) {
         if (atomic_compare_exchange_weak_explicit(
                 &fail_after, &n, n - 1, memory_order_relaxed, memory_order_relaxed)) {

@@ -23,9 +23,12 @@ void mem_free_secret(
  * elements. 0, -ENOMEM, or -E2BIG when n == max. */
 int mem_grow(void **v, size_t n, size_t *cap, size_t elem_bytes, size_t max);
 
-/* Test hook (the one mutable global of mem.c): after n successful allocations the next
- * one fails, once. Negative n switches it off. mem_fail_fired() is true once it has. */
+/* Test hook (the one mutable state of mem.c): after n successful allocations of this
+ * process the next one fails, once. Negative n switches it off. mem_fail_fired() is true
+ * once it has. */
 void mem_fail_after(long n);
+/* The same, counting only the allocations of the calling thread. */
+void mem_fail_thread_after(long n);
 bool mem_fail_fired(void);
 
 /* CLEANUP(fn) T *x: fn(&x) runs when x leaves scope. AUTOFREE char *x: mem_free at

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mem, arena and strbuf: bounds, overflow, and what happens when memory is out. */
+#include <pthread.h>
+
 #include "runtime/base/arena.h"
 #include "runtime/base/strbuf.h"
 #include "runtime/base/wiped.h"
@@ -126,6 +128,41 @@ UNIT_TEST(wiped_memory_behaves_like_malloc)
     assert_null(wiped_alloc(SIZE_MAX - 3));
     mem_fail_after(0);
     assert_null(wiped_alloc(1));
+}
+
+static void *take_one(void *arg)
+{
+    void **ret = arg;
+
+    *ret = mem_alloc(1);
+    return NULL;
+}
+
+UNIT_TEST(memory_can_run_out_for_one_thread_alone)
+{
+    void *other = NULL, *p;
+    pthread_t t;
+
+    mem_fail_thread_after(1);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pthread_create(&t, NULL, take_one, &other), 0);
+        assert_int_equal(pthread_join(t, NULL), 0);
+        assert_non_null(other);
+        mem_free(other);
+    }
+    assert_false(mem_fail_fired());
+    p = mem_alloc(1);
+    assert_non_null(p);
+    mem_free(p);
+    assert_null(mem_alloc(1));
+    assert_true(mem_fail_fired());
+
+    mem_fail_after(0); /* again of the whole process */
+    assert_int_equal(pthread_create(&t, NULL, take_one, &other), 0);
+    assert_int_equal(pthread_join(t, NULL), 0);
+    assert_null(other);
+    assert_true(mem_fail_fired());
+    mem_fail_after(-1);
 }
 
 UNIT_TEST(strbuf_appends_until_its_bound)

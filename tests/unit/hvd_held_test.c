@@ -82,12 +82,12 @@ INIT_TEST(memory_that_runs_out_leaves_nothing_of_a_group, 2)
         if (rank != 0) /* its group would need memory of rank 0's coordinator, too */
             futex_wait_until(&shared->r[0].stage, (uint32_t)round + 1,
                              clock_now_ns() + CHILD_LIMIT_S * NS_PER_S);
-        mem_fail_after(rank == 0 ? round : -1);
+        mem_fail_thread_after(rank == 0 ? round : -1);
         n = make_parts(h);
         if (n == PARTS)
             rc = hvd_submit_held(h, PARTS);
         hits += rank == 0 && mem_fail_fired();
-        mem_fail_after(-1);
+        mem_fail_thread_after(-1);
         if (rank == 0)
             stage_set(0, (uint32_t)round + 1);
         if (rc == HVD_OK) {
