@@ -80,8 +80,9 @@ def start(argv, env, **options):
 def command(argv, timeout=600, cwd=None, **extra):
     """Runs a command to its end or its deadline; a deadline is a failure of the test."""
     env = environment(**extra)
-    if Path(argv[0]).name.startswith(("mpirun", "mpiexec")):
-        # Its ranks share one stream: what each says is to be one write, at its end.
+    if Path(argv[0]).name.startswith(("mpirun", "mpiexec", "sh")):
+        # Ranks of mpirun and torchrun share one stream: what each prints is to be one write, at its end. A
+        # shell runs a page's command, which may start either.
         env.pop("PYTHONUNBUFFERED", None)
     began = time.monotonic()
     process = start(argv, env, stdin=subprocess.DEVNULL, start_new_session=True, cwd=cwd)

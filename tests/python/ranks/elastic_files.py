@@ -13,7 +13,8 @@ from _hvd.elastic import ArraysState
 from checks import check, main
 
 hvd.init()
-temporary = tempfile.TemporaryDirectory()  # rank 0's is used
+temporary = tempfile.TemporaryDirectory()  # removed when this rank ends
+# Rank 0's. A check that uses it ends in a collective call, or rank 0 could remove it too early.
 FOLDER = pathlib.Path(hvd.broadcast_object(temporary.name))
 
 
@@ -104,7 +105,7 @@ def a_file_that_is_not_there():
 
 @check
 def a_write_that_fails_leaves_the_file_before():
-    path = FOLDER / f"failed.{hvd.rank()}"
+    path = pathlib.Path(temporary.name) / "failed"
     checkpoint.write(path, lambda file: file.write(b"whole"))
 
     def write_to(file):
