@@ -36,7 +36,8 @@ int fd_write_file(
     const char *path, const void *p, size_t n, mode_t mode, struct err *err);
 
 /* TCP. Listens on addr ("0.0.0.0", "::", "127.0.0.1", a name) and port (0: any); dual
- * stack for "::". CLOEXEC, non-blocking; sockets of tcp_accept have TCP_NODELAY. */
+ * stack for "::", and IPv4 alone where the kernel has no IPv6. CLOEXEC, non-blocking;
+ * sockets of tcp_accept have TCP_NODELAY. */
 int tcp_listen(
     const char *addr, uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *err);
 /* Resolves and connects, trying each address until the deadline; retries ECONNREFUSED

@@ -205,8 +205,6 @@ static int lead_start_server(struct elastic_lead *l, struct err *err)
     l->server = NULL;
     rc = tcp_listen("::", 0, &fd, &l->port, err);
     if (rc < 0)
-        rc = tcp_listen("0.0.0.0", 0, &fd, &l->port, err);
-    if (rc < 0)
         return rc;
     rc = rdv_server_start(fd, &id, l->e.n_members, rdv_log_waiting, &l->server, err);
     if (rc < 0)

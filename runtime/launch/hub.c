@@ -383,13 +383,9 @@ static int hub_open(struct hub *h, struct err *err)
     live_lead_meet(&h->live, a->generation, a->num_workers);
     if ((rc = hub_make_room(h, a->num_workers, err)) < 0)
         return rc;
-    if (tcp_listen("::", a->checkin_port, &h->listen_fd, &port, NULL) < 0) {
-        rc = tcp_listen("0.0.0.0", a->checkin_port, &h->listen_fd, &port, err);
-        if (rc < 0)
-            return err_prefix(err,
-                              "cannot listen for agents on port %u (HVD_CHECKIN_PORT)",
-                              a->checkin_port);
-    }
+    if (tcp_listen("::", a->checkin_port, &h->listen_fd, &port, err) < 0)
+        return err_prefix(err, "cannot listen for agents on port %u (HVD_CHECKIN_PORT)",
+                          a->checkin_port);
     if ((rc = acceptor_open(&h->acceptor, &kind, err)) < 0
         || (rc = door_listen(h->acceptor.door, h->listen_fd, false, err)) < 0)
         return rc;

@@ -77,8 +77,8 @@ void hub_send_examine(void *arg, uint32_t number)
 int hub_start_rendezvous(struct hub *h, struct err *err)
 {
     struct auth_id id = hub_id(h, h->meet.generation);
-    int fd = -1, rc = tcp_listen("::", 0, &fd, &h->rdv_port, NULL);
-    if (rc < 0 && (rc = tcp_listen("0.0.0.0", 0, &fd, &h->rdv_port, err)) < 0)
+    int fd = -1, rc = tcp_listen("::", 0, &fd, &h->rdv_port, err);
+    if (rc < 0)
         return rc;
     rc = rdv_server_start(fd, &id, meet_ranks(&h->meet), rdv_log_waiting, &h->server,
                           err);

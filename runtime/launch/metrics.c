@@ -249,9 +249,7 @@ metrics_listen(struct agent_metrics *m, const struct metrics_config *c, struct e
     int rc = 0;
 
     if (c->has_metrics) {
-        rc = tcp_listen("::", c->port, &m->listen_fd, &m->port, NULL);
-        if (rc < 0) /* a host without IPv6 */
-            rc = tcp_listen("0.0.0.0", c->port, &m->listen_fd, &m->port, err);
+        rc = tcp_listen("::", c->port, &m->listen_fd, &m->port, err);
         rc = rc < 0 ? rc : door_listen(m->door, m->listen_fd, false, err);
     }
     if (rc == 0 && c->trainer) {

@@ -153,9 +153,7 @@ int relay_new(const struct auth_id *id,
     r->from = mem_calloc(size, sizeof(*r->from));
     rc = r->from ? 0 : err_set(err, -ENOMEM, "out of memory for %u members", size);
     if (rc == 0)
-        rc = tcp_listen("::", 0, &r->listen_fd, &r->port, NULL);
-    if (rc < 0 && r->from) /* no IPv6 here */
-        rc = tcp_listen("0.0.0.0", 0, &r->listen_fd, &r->port, err);
+        rc = tcp_listen("::", 0, &r->listen_fd, &r->port, err);
     if (rc == 0)
         rc = rdv_hub_open(&r->hub, r->listen_fd, err);
     if (rc < 0) {

@@ -38,8 +38,6 @@ int find_listen(uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *err)
 {
     int rc = tcp_listen("::", port, ret_fd, ret_port, err);
 
-    if (rc < 0) /* a machine without IPv6 */
-        rc = tcp_listen("0.0.0.0", port, ret_fd, ret_port, err);
     if (rc < 0)
         (void)err_prefix(err, "rank 0 serves the rendezvous"); /* rc is returned */
     return rc;

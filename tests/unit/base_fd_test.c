@@ -3,11 +3,17 @@
  * that they fire, and long where they must not. */
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
@@ -143,6 +149,46 @@ UNIT_TEST(dual_stack_shows_ipv4_as_ipv4)
     fd_close(&a);
     fd_close(&c);
     fd_close(&l);
+}
+
+/* From here on this process has a kernel without IPv6. */
+static int kernel_lose_ipv6(void)
+{
+    struct sock_filter f[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_socket, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAFNOSUPPORT),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = ARRAY_LEN(f), .filter = f};
+
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0
+                   || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0
+               ? -errno
+               : 0;
+}
+
+UNIT_TEST(without_ipv6_all_of_ipv4_is_listened_on)
+{
+    pid_t pid = fork();
+    int status;
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        int l = -1, c = -1;
+        uint16_t port = 0;
+
+        if (kernel_lose_ipv6() < 0 || socket(AF_INET6, SOCK_STREAM, 0) >= 0)
+            _exit(1);
+        if (tcp_listen("::", 0, &l, &port, NULL) < 0)
+            _exit(2);
+        _exit(tcp_connect("127.0.0.1", port, in_ms(10000), false, &c, NULL) < 0 ? 3
+                                                                                : 0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
 }
 
 /* 0 or errno. */
