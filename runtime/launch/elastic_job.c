@@ -27,20 +27,19 @@
 #include "runtime/launch/errand_make.h"
 #include "runtime/launch/session.h"
 
-#define STOP_NS        (25 * NS_PER_S) /* as remote.c */
-#define SLOW_READER_NS (2 * NS_PER_S)
+#define STOP_NS      (25 * NS_PER_S) /* as remote.c */
 /* A horovodrun that takes a job over waits so long for all agents to report. */
-#define ADOPT_NS       (15 * NS_PER_S)
-#define SCRIPT_NS      (60 * NS_PER_S) /* of a discovery script */
+#define ADOPT_NS     (15 * NS_PER_S)
+#define SCRIPT_NS    (60 * NS_PER_S) /* of a discovery script */
 /* A host list that may change has room for further hosts and slots. */
-#define ROOM_HOSTS     64
-#define ROOM_SLOTS     8
-#define ROOM_ALL       65536 /* slots, as core/elastic.c */
+#define ROOM_HOSTS   64
+#define ROOM_SLOTS   8
+#define ROOM_ALL     65536 /* slots, as core/elastic.c */
 /* A member of a broken world is stopped if it has not reported then: it may write a
  * checkpoint, or evaluate, before its next collective fails. */
-#define LEAVE_MAX_NS   (300 * NS_PER_S)
+#define LEAVE_MAX_NS (300 * NS_PER_S)
 /* Processes that are late for the first world, once --min-np others are ready. */
-#define FIRST_NS       (30 * NS_PER_S)
+#define FIRST_NS     (30 * NS_PER_S)
 
 /* --- what the lead sends ---------------------------------------------------------- */
 
@@ -265,24 +264,20 @@ static void run_serve_once(struct elastic_run *r)
     remote_output_give_credit(&r->output, &r->links);
 }
 
+static bool run_is_stopped(void *arg)
+{
+    struct elastic_run *r = arg;
+
+    run_take_signals(r);
+    return r->has_failed || r->forwarded_signal;
+}
+
 static void run_serve(struct elastic_run *r)
 {
-    uint64_t slow_ns = UINT64_MAX;
-
     while (!r->is_over || run_has_agents(r))
         run_serve_once(r);
     links_close(&r->links, true);
-    while (!output_drain(&r->output.output) && clock_now_ns() < slow_ns) {
-        nfds_t n = output_pollfds(&r->output.output, r->fds + 1);
-
-        r->fds[0] = (struct pollfd){.fd = r->signals->fd, .events = POLLIN};
-        if ((r->has_failed || r->forwarded_signal) && slow_ns == UINT64_MAX)
-            slow_ns = clock_now_ns() + SLOW_READER_NS;
-        (void)poll(r->fds, n + 1,
-                   clock_left_ms(output_due_ns(&r->output.output, slow_ns)));
-        run_take_signals(r);
-    }
-    output_report_lost(&r->output.output);
+    remote_output_finish(&r->output, r->signals->fd, r->fds, run_is_stopped, r);
 }
 
 /* --- start and end ---------------------------------------------------------------- */

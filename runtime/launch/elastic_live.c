@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/launch/elastic_run.h"
 
@@ -41,16 +40,10 @@ void run_open_live(struct elastic_run *r)
 {
     const struct live_lead_config c = {
         .examine = live_examine, .host_of = live_host_of, .arg = r};
-    const char *dir = r->c->job->dir;
-    struct err err = ERR_INIT;
-    char path[CONTRACT_PATH_MAX + 16];
 
     live_lead_init(&r->live, &c);
     live_lead_meet(&r->live, 0, (uint32_t)r->c->job->hosts->n);
-    (void)snprintf(path, sizeof(path), "%s/token", dir);
-    if (token_write_file(path, &r->token, &err) < 0)
-        log_warn("--status cannot show this job", "cause=\"%s\"", err.text);
-    live_door_open(&r->door, dir, &r->token, r->e.job_id, &r->live);
+    live_door_open(&r->door, r->c->job->dir, &r->token, r->e.job_id, &r->live);
 }
 
 void run_close_live(struct elastic_run *r)

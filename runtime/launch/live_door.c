@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Called by local_job.c and remote.c, in the main thread. */
+/* Called by local_job.c, remote.c and elastic_live.c, in the main thread. */
 #include "runtime/launch/live_door.h"
 
 #include <stdio.h>
@@ -19,6 +19,10 @@ static int live_door_listen(struct live_door *d, const char *dir, struct err *er
 
     rc = rc < 0 ? rc : acceptor_open(&d->acceptor, &kind, err);
     rc = rc < 0 ? rc : door_listen(d->acceptor.door, d->listen_fd, false, err);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(path, sizeof(path), "%s/token", dir);
+    rc = token_write_file(path, d->token, err);
     if (rc < 0)
         return rc;
     n = snprintf(text, sizeof(text), "%u %d %s\n", port, (int)getpid(), d->job_id);

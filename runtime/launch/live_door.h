@@ -20,7 +20,7 @@ struct live_door {
     bool is_open;
 };
 
-/* Opens it. A failure is logged: the job runs without. */
+/* Opens it, and writes the token to dir. A failure is logged: the job runs without. */
 void live_door_open(struct live_door *d,
                     const char *dir,
                     const struct token *token,

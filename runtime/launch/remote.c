@@ -36,8 +36,7 @@
 #include "runtime/wire/bytes.h"
 
 /* agents: SIGTERM 5 s, SIGKILL 10 s, output 2 s */
-#define STOP_NS        (25 * NS_PER_S)
-#define SLOW_READER_NS (2 * NS_PER_S) /* after a stop */
+#define STOP_NS (25 * NS_PER_S)
 
 struct remote {
     const struct remote_job *job;
@@ -154,13 +153,8 @@ static void remote_open_live(struct remote *r)
 {
     struct live_lead_config c = {
         .examine = remote_examine, .host_of = remote_host_of, .arg = r};
-    struct err err = ERR_INIT;
-    char path[CONTRACT_PATH_MAX + 16];
     live_lead_init(&r->lead, &c);
     live_lead_meet(&r->lead, 0, (uint32_t)r->job->hosts->n);
-    (void)snprintf(path, sizeof(path), "%s/token", r->job->dir);
-    if (token_write_file(path, &r->token, &err) < 0)
-        log_warn("--status cannot show this job", "cause=\"%s\"", err.text);
     live_door_open(&r->door, r->job->dir, &r->token, r->e.job_id, &r->lead);
 }
 
@@ -317,27 +311,23 @@ static void remote_serve_once(struct remote *r)
     remote_decide(r);
 }
 
+static bool remote_is_stopped(void *arg)
+{
+    struct remote *r = arg;
+    remote_take_signals(r);
+    return r->hosts.meet.state == MEET_STOPPED || r->forwarded_signal;
+}
+
 /* Runs until every agent has closed or the deadline is over; then writes the rest of
  * the output. */
 static void remote_serve(struct remote *r)
 {
-    uint64_t slow_ns = UINT64_MAX;
     links_serve(&r->links);
     while (!remote_hosts_are_over(&r->hosts)
            || (links_left(&r->links) && clock_now_ns() < r->end_deadline_ns))
         remote_serve_once(r);
     links_close(&r->links, true);
-    while (!output_drain(&r->output.output) && clock_now_ns() < slow_ns) {
-        nfds_t n = output_pollfds(&r->output.output, r->fds + 1);
-        r->fds[0] = (struct pollfd){.fd = r->signals->fd, .events = POLLIN};
-        if ((r->hosts.meet.state == MEET_STOPPED || r->forwarded_signal)
-            && slow_ns == UINT64_MAX)
-            slow_ns = clock_now_ns() + SLOW_READER_NS;
-        (void)poll(r->fds, n + 1,
-                   clock_left_ms(output_due_ns(&r->output.output, slow_ns)));
-        remote_take_signals(r);
-    }
-    output_report_lost(&r->output.output);
+    remote_output_finish(&r->output, r->signals->fd, r->fds, remote_is_stopped, r);
 }
 
 /* --- start and end --- */

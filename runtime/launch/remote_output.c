@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Credit goes back in steps of a quarter, so that a slow console costs few messages.
- * Called by remote.c,
- * remote_receive.c and elastic_job.c. */
+ * Called by remote.c, remote_receive.c and elastic_job.c. */
 #include "runtime/launch/remote_output.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 #include "runtime/wire/bytes.h"
+
+#define SLOW_READER_NS (2 * NS_PER_S) /* after a stop */
 
 int remote_output_open(struct remote_output *o,
                        const struct remote_job *job,
@@ -102,4 +104,23 @@ void remote_output_give_credit(struct remote_output *o, struct link_set *links)
         o->owed_bytes[h] = 0;
         links_send(links, ERRAND_CREDIT, h, &b);
     }
+}
+
+void remote_output_finish(struct remote_output *o,
+                          int signal_fd,
+                          struct pollfd *fds,
+                          bool (*is_stopped)(void *arg),
+                          void *arg)
+{
+    uint64_t slow_ns = UINT64_MAX;
+
+    while (!output_drain(&o->output) && clock_now_ns() < slow_ns) {
+        nfds_t n = output_pollfds(&o->output, fds + 1);
+
+        fds[0] = (struct pollfd){.fd = signal_fd, .events = POLLIN};
+        if (is_stopped(arg) && slow_ns == UINT64_MAX)
+            slow_ns = clock_now_ns() + SLOW_READER_NS;
+        (void)poll(fds, n + 1, clock_left_ms(output_due_ns(&o->output, slow_ns)));
+    }
+    output_report_lost(&o->output);
 }

@@ -37,6 +37,14 @@ void remote_output_note(const struct remote_output *o,
                         const char *host,
                         const uint8_t *p,
                         size_t n);
+/* Prints the rest, and reports what was lost. fds: one, and those of output_pollfds.
+ * is_stopped is called before each wait, and takes signals; when it is true, a slow reader
+ * has 2 s more. */
+void remote_output_finish(struct remote_output *o,
+                          int signal_fd,
+                          struct pollfd *fds,
+                          bool (*is_stopped)(void *arg),
+                          void *arg);
 /* Gives no credit while our reader is slow; the ranks then block on their pipes. */
 void remote_output_give_credit(struct remote_output *o, struct link_set *links);
 
