@@ -22,6 +22,9 @@
 
 #define FAILURE_OTHER_RANK 6 /* exit code of a rank: another one failed first (hvd.h) */
 #define FAILURE_LATE       124 /* exit code with rank -1: the agents did not meet in time */
+/* exit code of hvd-agent serve: no process works on this host (EX_TEMPFAIL of
+ * sysexits.h) */
+#define FAILURE_RETIRED    75
 
 struct failure {
     int32_t rank;

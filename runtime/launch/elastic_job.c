@@ -23,6 +23,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 #include "runtime/launch/core/elastic_slots.h"
+#include "runtime/launch/core/message.h"
 #include "runtime/launch/elastic_run.h"
 #include "runtime/launch/errand_make.h"
 #include "runtime/launch/session.h"
@@ -83,6 +84,16 @@ run_send(void *arg, uint32_t slot, uint32_t incarnation, const struct strbuf *me
 {
     run_send_process(arg, ERRAND_MEMBER, (struct errand_process){slot, incarnation},
                      message);
+}
+
+static void run_retire(void *arg, uint32_t host, const struct report *report)
+{
+    struct elastic_run *r = arg;
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+
+    strbuf_init(&b, ERRAND_TO_AGENT_MAX_BYTES);
+    report_write(report, &b);
+    links_send(&r->links, ERRAND_RETIRE, host, &b);
 }
 
 static const char *run_name_of(void *arg, uint32_t host)
@@ -383,6 +394,7 @@ static int run_open_lead(struct elastic_run *r, struct err *err)
                                     .job_id = r->e.job_id,
                                     .spawn = run_spawn,
                                     .kill = run_kill,
+                                    .retire = run_retire,
                                     .send = run_send,
                                     .name_of = run_name_of,
                                     .address_for = run_address_for,

@@ -19,6 +19,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/launch/core/elastic_cause.h"
 #include "runtime/launch/core/elastic_places.h"
+#include "runtime/launch/core/elastic_slots.h"
 
 int elastic_lead_open(struct elastic_lead *l,
                       const struct elastic_lead_config *c,
@@ -129,10 +130,15 @@ void elastic_lead_take_exit(struct elastic_lead *l,
     if (s->state == SLOT_MEMBER)
         lead_fail_server(l, sentence);
     elastic_take_failure(&l->e, slot, incarnation, cause, now_ns);
-    if (s->state == SLOT_EXCLUDED)
-        log_warn("a slot is excluded after the same failure again",
-                 "slot=%u host=%s for_s=%llu", slot, lead_name_of(l, slot),
-                 (unsigned long long)((s->until_ns - now_ns) / NS_PER_S));
+    if (s->state != SLOT_EXCLUDED)
+        return;
+    log_warn("a slot is excluded after the same failure again",
+             "slot=%u host=%s for_s=%llu", slot, lead_name_of(l, slot),
+             (unsigned long long)((s->until_ns - now_ns) / NS_PER_S));
+    if (!elastic_is_useless(&l->e, lead_worker_of(l, slot)))
+        return;
+    log_warn("no process works on a host", "host=%s", lead_name_of(l, slot));
+    l->c.retire(l->c.arg, lead_worker_of(l, slot), r);
 }
 
 void elastic_lead_lose_worker(struct elastic_lead *l, uint32_t worker, const char *why)

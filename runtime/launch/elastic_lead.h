@@ -27,6 +27,8 @@ struct elastic_lead_config {
     /* The name of a worker, and the address by which it reaches this program. */
     const char *(*name_of)(void *arg, uint32_t worker);
     const char *(*address_for)(void *arg, uint32_t worker);
+    /* Each slot of the worker is excluded. r: the last failure there. */
+    void (*retire)(void *arg, uint32_t worker, const struct report *r);
     /* A world has formed or ended: the process of this slot now has this rank. */
     void (*on_rank)(void *arg, uint32_t slot, uint32_t rank);
     void *arg;

@@ -355,6 +355,8 @@ static int remote_agent_take_own(struct remote_agent *a,
         if (a->crew && !a->is_ending)
             remote_crew_take(a->crew, (enum errand_type)type, r);
         return 0;
+    case ERRAND_RETIRE:
+        return remote_leave_retire(a, r, err);
     case ERRAND_JOB:
     case ERRAND_PING:
     case ERRAND_READY:
@@ -555,6 +557,7 @@ static void remote_agent_release(struct remote_agent *a)
 int remote_agent_run(struct signals *signals, struct remote_peer *up)
 {
     struct remote_agent *a = mem_zalloc(sizeof(*a));
+    int code;
     if (!a) {
         channel_release(&up->channel);
         token_wipe(&up->root);
@@ -563,6 +566,7 @@ int remote_agent_run(struct signals *signals, struct remote_peer *up)
     a->signals = signals;
     a->parent = getppid();
     a->leave_time_ns = up->leave_s * NS_PER_S;
+    a->retire_log = up->retire_log ? up->retire_log : "";
     a->gpu_fd = a->master_fd = a->keep_fd = -1;
     strbuf_init(&a->gpu_line, UPLINK_NOTE_MAX_BYTES);
     uplink_open(&a->up, &up->channel);
@@ -580,6 +584,7 @@ int remote_agent_run(struct signals *signals, struct remote_peer *up)
     log_set_tag("hvd-agent", NULL);
     while (!remote_agent_is_over(a))
         remote_agent_serve_once(a);
+    code = a->is_retired ? FAILURE_RETIRED : 0;
     remote_agent_release(a);
-    return 0;
+    return code;
 }

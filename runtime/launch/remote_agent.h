@@ -12,6 +12,8 @@ struct remote_peer { /* the leader of the job */
     struct channel channel;
     struct token root; /* see session.h */
     uint32_t leave_s; /* the time that processes of an elastic job have after SIGTERM */
+    /* Where to write why horovodrun retires this host; "": it is not to be retired. */
+    const char *retire_log;
     /* addresses of both ends; "": unknown */
     char own[HOST_NAME_MAX_BYTES], theirs[HOST_NAME_MAX_BYTES];
 };

@@ -48,6 +48,8 @@ struct remote_agent {
     uint64_t leave_time_ns; /* after a stop signal, of an elastic job; 0: none */
     int leave_signal; /* it was received, and the processes leave; 0: they do not */
     uint64_t leave_due_ns;
+    const char *retire_log; /* "": this host is not to be retired */
+    bool is_retired;
 };
 
 /* --- remote_agent.c --- */
@@ -69,10 +71,14 @@ int remote_keep_join(struct remote_agent *a,
 void remote_keep_accept(struct remote_agent *a);
 /* horovodrun is lost. False: this agent keeps nothing. */
 bool remote_keep_wait(struct remote_agent *a);
-/* --- remote_leave.c: a stop signal is the announcement that this host goes --- */
+/* --- remote_leave.c: this host goes --- */
 /* For local_ranks.h. arg: the agent. */
 bool remote_leave_begin(void *arg, int sig);
 void remote_leave_serve(struct remote_agent *a);
 uint64_t remote_leave_next_ns(const struct remote_agent *a);
+/* RETIRE; r has the report. */
+int remote_leave_retire(struct remote_agent *a,
+                        const struct bytes_reader *r,
+                        struct err *err);
 
 #endif

@@ -131,6 +131,7 @@ int remote_receive(struct remote_hosts *h,
     case ERRAND_EXITED:
     case ERRAND_HAS:
     case ERRAND_LEAVING:
+    case ERRAND_RETIRE:
         break;
     }
     return err_set(err, -EPROTO, "message %u is not for horovodrun", f->type);

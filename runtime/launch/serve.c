@@ -10,8 +10,9 @@
  * complete message of a handshake, so that a new token needs no restart: a client is
  * admitted by the token that the file has at that moment. A child stops its ranks when
  * its connection or this process ends (pdeathsig SIGTERM). As process 1 of a pod this
- * process also reaps orphans. It ends only after a signal, with an exit code other than
- * 0: a pod that was deleted has not succeeded. Called by agent_main.c. */
+ * process also reaps orphans. It ends after a signal, or when horovodrun has retired the
+ * pod (remote_leave.c), with an exit code other than 0: a pod that was deleted has not
+ * succeeded. Called by agent_main.c. */
 #include "runtime/launch/serve.h"
 
 #include <errno.h>
@@ -30,6 +31,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
+#include "runtime/contract/failure.h"
 #include "runtime/launch/channel.h"
 #include "runtime/launch/core/shell.h"
 #include "runtime/launch/core/words.h"
@@ -55,7 +57,7 @@ struct serve_state {
     pid_t jobs[MAX_JOBS];
     size_t n_jobs;
     bool is_ending;
-    int end_signal; /* the first stop signal */
+    int code; /* is_ending: the exit code */
     uint64_t end_ns;
 };
 
@@ -93,7 +95,8 @@ static int serve_read_words(struct serve_state *s, char *const *argv)
 static void
 serve_child_main(struct serve_state *s, const struct admitted *m, pid_t parent)
 {
-    struct remote_peer up = {.root = s->token, .leave_s = s->env.leave_s};
+    struct remote_peer up = {
+        .root = s->token, .leave_s = s->env.leave_s, .retire_log = s->env.retire_log};
     bool is_shell = m->role == ROLE_SHELL;
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
@@ -153,17 +156,36 @@ static void serve_strangers(struct serve_state *s)
     token_wipe(&s->token);
 }
 
+/* The first reason to end counts. */
+static void serve_begin_end(struct serve_state *s, int code)
+{
+    for (size_t i = 0; i < s->n_jobs; i++)
+        (void)kill(s->jobs[i], SIGTERM); /* it may have exited */
+    if (!s->is_ending) {
+        s->end_ns = clock_now_ns() + s->env.leave_s * NS_PER_S + END_NS;
+        s->code = code;
+    }
+    s->is_ending = true;
+    acceptor_close(&s->acceptor);
+    fd_close(&s->listen_fd);
+}
+
 static void serve_reap(struct serve_state *s)
 {
     int status;
     pid_t pid;
+    bool is_retired = false;
     while ((pid = signals_reap(&status)) > 0)
         for (size_t i = 0; i < s->n_jobs; i++)
             if (s->jobs[i] == pid) {
                 s->jobs[i] = s->jobs[--s->n_jobs];
                 log_info("process of a job or command exited", "pid=%d", (int)pid);
+                if (WIFEXITED(status) && WEXITSTATUS(status) == FAILURE_RETIRED)
+                    is_retired = true;
                 break;
             }
+    if (is_retired && *s->env.retire_log)
+        serve_begin_end(s, FAILURE_RETIRED);
 }
 
 static void serve_take_signals(struct serve_state *s)
@@ -172,17 +194,8 @@ static void serve_take_signals(struct serve_state *s)
     while ((sig = signals_next(&s->signals)) > 0) {
         if (sig == SIGCHLD)
             serve_reap(s);
-        if (!signals_is_stop(sig))
-            continue;
-        for (size_t i = 0; i < s->n_jobs; i++)
-            (void)kill(s->jobs[i], SIGTERM); /* it may have exited */
-        if (!s->is_ending) {
-            s->end_ns = clock_now_ns() + s->env.leave_s * NS_PER_S + END_NS;
-            s->end_signal = sig;
-        }
-        s->is_ending = true;
-        acceptor_close(&s->acceptor);
-        fd_close(&s->listen_fd);
+        if (signals_is_stop(sig))
+            serve_begin_end(s, 128 + sig);
     }
 }
 
@@ -248,5 +261,5 @@ int agent_serve(char *const *argv)
     acceptor_close(&s->acceptor);
     fd_close(&s->listen_fd);
     signals_release(&s->signals);
-    return code ? code : 128 + s->end_signal;
+    return code ? code : s->code;
 }

@@ -37,6 +37,9 @@ int serve_env_read(struct serve_env *ret, struct err *err)
     if (rc == 0)
         rc = env_u32(&r, "HVD_LEAVE_TIME", 0, MAX_LEAVE_S, &e.leave_s);
     if (rc == 0)
+        rc =
+            env_text(&r, "HVD_TERMINATION_LOG", "", e.retire_log, sizeof(e.retire_log));
+    if (rc == 0)
         *ret = e;
     return rc;
 }

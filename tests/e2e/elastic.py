@@ -244,6 +244,41 @@ def a_spare_takes_the_place_of_a_lost_worker() -> None:
     stop(job)
 
 
+@suite.test
+def a_worker_that_does_not_work_on_a_node_is_moved_to_another_one() -> None:
+    ns = namespace("e2e-elastic-move")
+    likes = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}]}
+    affinity = {
+        "nodeAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": likes}]
+        }
+    }
+    of = elastic(ns, "el", 2, affinity=affinity)
+    main = of["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    main.setdefault("env", []).extend(
+        [
+            {"name": "FAIL_ON", "value": "el-worker-1 n1"},
+            {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        ]
+    )
+    apply(of, ns)
+    job = Watched(ns, "el")
+    job.trains(1, 0, 180)
+    was = job.processes(1)
+    job.trains(2, 0, 300)
+    job.stays(was, job.processes(2))
+    lost = events(ns, "WorkerLost")
+    expect(len(lost) == 2, "two pods retire", lost)
+    expect(all("el-worker-1 exited with code 1" in text for text in lost), "by their failure", lost)
+    expect([text for text in lost if text.endswith("not on n1 if another node has room")], "an Event", lost)
+    expect(
+        get("pod", "el-worker-1", ns)["spec"]["nodeName"] == "n0", "the third is on the other node", lost
+    )
+    retired = status_of("el", ns).get("retiredWorkers")
+    expect(retired == [{"index": 1, "node": "n1", "count": 2}], "the status has the node", retired)
+    stop(job)
+
+
 def scale_operators(n: int) -> None:
     found = kubectl("get", "deployments", "-A", "-l", "app.kubernetes.io/name=hvd-operator", "-o", "json")
     for d in json.loads(found)["items"]:

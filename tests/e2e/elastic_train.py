@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """An elastic training for elastic.py: it writes who is in each world, and ends when a host has /tmp/end.
 
-/tmp/step has the step, also while no launcher prints it.
+/tmp/step has the step, also while no launcher prints it. FAIL_ON=POD NODE: processes of that pod fail on that
+node, which is $NODE of their agent; their own is the launcher's.
 """
 
 import os
 import socket
 import sys
 import time
+
+if "FAIL_ON" in os.environ:
+    with open(f"/proc/{os.getppid()}/environ") as f:
+        node = dict(v.split("=", 1) for v in f.read().split("\0") if v)["NODE"]
+    if os.environ["FAIL_ON"] == f"{socket.gethostname()} {node}":
+        sys.exit("this node is bad")
 
 import horovod.torch as hvd
 import torch

@@ -14,7 +14,7 @@ import over_ssh
 import serve_test
 from elastic_job import ADDED, REMOVED, Job, form, formed
 from over_ssh import hosts
-from tap import has, is_alive, main, same, wait_until
+from tap import has, is_alive, main, read, same, wait_until
 
 WORDS = ["-np", "3", "--min-np", "2", "-H", "a,b,c", "--start-timeout", "5"]
 QUICK = {"HVD_PEER_TIMEOUT": "3"}
@@ -154,6 +154,38 @@ def test_a_host_without_time_to_leave_is_lost_at_once(folder):
         form(a, c)
         s.agents.pop("b").end()
         for m in a, c:
+            m.do("os._exit(0)")
+        job.end(0)
+
+
+def test_a_host_on_which_no_process_works_is_retired(folder):
+    """Where another one takes its place, as HVD_TERMINATION_LOG says; elsewhere its slot is excluded only."""
+    serve_test.HOSTS = hosts()
+    log = f"{folder}/termination"
+    with serve_test.Serving(folder, "c") as s:
+        s.serve("b", s.token, env={"HVD_TERMINATION_LOG": log})
+        job = Job(folder, *WORDS, "--min-np", "1", starts=functools.partial(s.start, env=QUICK))
+        a, b, c = job.world(0, 1, 2)
+        b.fails("no luck here")
+        broken_within(30, (a, c), "rank 1 on b exited with code 3")
+        form(a, c)
+        b = job.member(1, 2)
+        b.fails("no luck here")
+        same(s.agents.pop("b").end(), 75, "the agent that serves ends")
+        has(read(log), "rank=1 host=b exit=3 ")
+        has(read(log), "no luck here")
+        job.said("no process works on a host host=b")
+        a.commit()  # or the job would end after the third failure
+        a.settles()
+        c.fails("no luck here")
+        has(a.broken(), "rank 1 on c exited with code 3")
+        form(a)
+        job.member(2, 2).fails("no luck here")
+        job.said("slot=2 host=c for_s=")
+        s.serve("b", s.token)
+        b = joins(job, 1, 3, (a,))
+        same(s.agents["c"].process.poll(), None, "the agent without the variable serves on")
+        for m in a, b:
             m.do("os._exit(0)")
         job.end(0)
 

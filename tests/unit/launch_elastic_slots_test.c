@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* elastic_slots.c: workers that come, go, and change the number of their slots. */
+#include "runtime/launch/core/elastic_slots.h"
 #include "tests/unit/launch_leader.h"
 
 UNIT_TEST(a_lost_worker_comes_back_with_new_processes)
@@ -124,6 +125,30 @@ UNIT_TEST(an_exclusion_continues_when_the_slot_is_offered_again)
     leader_does("");
     elastic_offer_slots(&e, 0, 1);
     leader_does("start 0");
+}
+
+UNIT_TEST(a_worker_is_useless_when_each_slot_that_it_offers_is_excluded)
+{
+    static const struct {
+        enum slot_state state[3];
+        bool is_useless;
+    } row[] = {{{SLOT_EXCLUDED, SLOT_EXCLUDED, SLOT_EXCLUDED}, true},
+               {{SLOT_EXCLUDED, SLOT_ABSENT, SLOT_EXCLUDED}, true},
+               {{SLOT_ABSENT, SLOT_ABSENT, SLOT_ABSENT}, false},
+               {{SLOT_EXCLUDED, SLOT_IDLE, SLOT_EXCLUDED}, false},
+               {{SLOT_EXCLUDED, SLOT_STARTING, SLOT_EXCLUDED}, false},
+               {{SLOT_EXCLUDED, SLOT_READY, SLOT_ABSENT}, false},
+               {{SLOT_EXCLUDED, SLOT_EXCLUDED, SLOT_MEMBER}, false},
+               {{SLOT_EXCLUDED, SLOT_EXCLUDED, SLOT_DONE}, false}};
+
+    job_runs(2, 3, 1, 6);
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        for (uint32_t slot = 0; slot < 3; slot++)
+            e.slots[3 + slot].state = row[i].state[slot];
+        assert_int_equal(elastic_is_useless(&e, 1), row[i].is_useless);
+    }
+    assert_false(elastic_is_useless(&e, 0)); /* the other worker's do not count */
+    assert_false(elastic_is_useless(&e, 2)); /* no such worker */
 }
 
 /* Spares replace the members that leave. */

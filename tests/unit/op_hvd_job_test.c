@@ -454,6 +454,39 @@ UNIT_TEST(the_size_of_an_elastic_job_is_with_its_spares)
     }
 }
 
+UNIT_TEST(retired_workers_are_read_if_they_are_complete)
+{
+    struct hvd_retired r;
+    CLEANUP(fixture_release) struct fixture f;
+
+    open_job(
+        &f, "d", ROLES,
+        "{retiredWorkers: [{index: 1, node: a, count: 2}, {index: -1, node: a, "
+        "count: 2}, {index: 2, count: 2}, {index: 3, node: a, count: 0}, {node: a, "
+        "count: 2}, 7, {index: 4, node: b, count: 1}]}");
+    hvd_retired_read(f.job.meta.status, &r);
+    assert_int_equal(r.n, 2);
+    assert_string_equal(hvd_retired_node(&r, 1), "a");
+    assert_null(hvd_retired_node(&r, 4)); /* not yet */
+    assert_null(hvd_retired_node(&r, 5));
+    hvd_retired_read(NULL, &r);
+    assert_int_equal(r.n, 0);
+}
+
+UNIT_TEST(the_worker_that_has_retired_first_is_forgotten)
+{
+    struct hvd_retired r = {.n = 0};
+
+    for (uint32_t i = 0; i < 2 * (HVD_RETIRED_MAX + 1); i++)
+        hvd_retired_add(&r, i / 2, "a");
+    assert_int_equal(r.n, HVD_RETIRED_MAX);
+    assert_null(hvd_retired_node(&r, 0));
+    assert_string_equal(hvd_retired_node(&r, 1), "a");
+    assert_string_equal(hvd_retired_node(&r, HVD_RETIRED_MAX), "a");
+    hvd_retired_add(&r, 1, "b");
+    assert_null(hvd_retired_node(&r, 1)); /* another node */
+}
+
 UNIT_TEST(two_thousand_workers_fit_into_tf_config)
 {
     CLEANUP(fixture_release) struct fixture f;

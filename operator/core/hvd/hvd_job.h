@@ -10,6 +10,7 @@
 
 #include "operator/core/front.h"
 #include "operator/core/hvd/hvd_knobs.h"
+#include "operator/core/hvd/hvd_retired.h"
 #include "operator/core/index_set.h"
 #include "operator/core/labels.h"
 #include "operator/core/meta.h"
@@ -78,6 +79,7 @@ struct hvd_elastic { /* spec.elasticPolicy */
     uint32_t min, max;   /* bounds of the number of workers, without spares */
     uint32_t spares;     /* further worker pods */
     int64_t max_restarts, reset_limit; /* -1: no limit */
+    struct hvd_retired retired;        /* by the stored status */
 };
 
 struct hvd_job { /* strings and trees belong to the document that it was decoded from,

@@ -7,12 +7,13 @@
 #include "operator/core/hvd/hvd_stored.h"
 
 struct hvd_loss {
-    struct index_set lost; /* all that have no new pod yet */
-    uint32_t n_new;        /* those that the stored status does not count */
-    struct cause cause;    /* n_new > 0: of the first of them */
-    const char *text;      /* n_new > 0: what was lost, and that it is replaced */
-    bool is_too_often;     /* more than maxRestarts; cause says so */
-    bool has_launcher;     /* the launcher pod was removed and has no successor yet */
+    struct index_set lost;      /* all that have no new pod yet */
+    uint32_t n_new;             /* those that the stored status does not count */
+    struct hvd_retired retired; /* those of the stored status, and new ones */
+    struct cause cause;         /* n_new > 0: of the first of them */
+    const char *text;           /* n_new > 0: what was lost, and that it is replaced */
+    bool is_too_often;          /* more than maxRestarts; cause says so */
+    bool has_launcher; /* the launcher pod was removed and has no successor yet */
     const char *launcher_text; /* the same as text; NULL: the stored status counts it */
 };
 

@@ -297,6 +297,17 @@ static void make_ranks(struct pod_build *m, struct err *err)
     add_world(m);
 }
 
+/* The agent exits when horovodrun retires the pod, and the next pod may avoid its node. */
+static void add_retirement(struct pod_build *m)
+{
+    const char *node = hvd_retired_node(&m->job->elastic.retired, m->index);
+
+    inject_leave_time(m->b, m->spec, m->first);
+    inject_variable(m->b, m->first, "HVD_TERMINATION_LOG", termination_log(m));
+    if (node)
+        hvd_retired_avoid(m->b, m->spec, node);
+}
+
 static void make_serve(struct pod_build *m)
 {
     struct node *command = node_array(m->b);
@@ -304,7 +315,7 @@ static void make_serve(struct pod_build *m)
     add_runtime(m);
     add_knobs(m); /* the ranks inherit the launcher's environment */
     if (m->job->elastic.is_set)
-        inject_leave_time(m->b, m->spec, m->first);
+        add_retirement(m);
     node_add_str(m->b, command, AGENT_COMMAND);
     node_add_str(m->b, command, "serve");
     node_set(m->b, m->first, "command", command);

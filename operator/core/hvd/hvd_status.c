@@ -368,6 +368,7 @@ static void put_world(struct hvd_status_writer *w, struct node *status)
     node_set_int(w->b, status, "replacements", v->replacements);
     if (w->job->elastic.is_set)
         node_set_int(w->b, status, "workerReplacements", v->worker_replacements);
+    hvd_retired_write(&v->retired, w->b, status);
     if (v->launcher_replacements > 0)
         node_set_int(w->b, status, "launcherReplacements", v->launcher_replacements);
     for (int r = 0; r < ROLE_COUNT; r++) {

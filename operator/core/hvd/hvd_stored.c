@@ -46,6 +46,7 @@ void hvd_stored_read(const struct node *status, struct hvd_stored *ret)
         node_str(node_get(node_get(status, "replicaStatuses"), role_title(ROLE_WORKER)),
                  "lostIndexes"),
         &s.lost);
+    hvd_retired_read(status, &s.retired);
     s.worker_replacements = stored_count(status, "workerReplacements");
     s.launcher_replacements = stored_count(status, "launcherReplacements");
     s.is_launcher_lost = node_str(
@@ -76,6 +77,7 @@ void hvd_stored_apply(struct hvd_job *job, bool is_refused)
     if (s.state != STATE_RESTARTING && s.state != STATE_SUSPENDED && s.workers > 0)
         job->role[ROLE_WORKER].n = s.workers;
     job->role[ROLE_WORKER].n += job->elastic.spares;
+    job->elastic.retired = s.retired;
     for (int r = 0; r < ROLE_COUNT && job->framework == FRAMEWORK_TENSORFLOW; r++)
         index_set_read(
             node_str(node_get(roles, role_title((enum role)r)), "completedIndexes"),

@@ -25,6 +25,7 @@ struct hvd_stored {
     struct index_set
         lost; /* elastic: workers whose loss is counted, and that have no new
                               pod yet */
+    struct hvd_retired retired; /* elastic */
     /* Wall times; 0: none. */
     uint64_t start_s, completion_s;
     uint64_t next_restart_s; /* RESTARTING: pods may be created from then on */

@@ -325,11 +325,14 @@ static int verdict_find_loss(struct verdict_work *w)
 
     v->worker_replacements = v->was.worker_replacements;
     v->launcher_replacements = v->was.launcher_replacements;
+    v->retired = v->was.retired;
     if (!w->job->elastic.is_set || !job_is_live(w))
         return 0;
     rc = hvd_loss_find(w->job, w->q->seen, &v->was, w->arena, &w->loss);
     v->worker_replacements += w->loss.n_new;
     v->lost = w->loss.lost;
+    if (rc == 0)
+        v->retired = w->loss.retired;
     return rc;
 }
 

@@ -22,8 +22,9 @@ struct hvd_verdict {
     /* Values to store. workers: without spares. */
     uint32_t generation, workers, restarts, replacements, worker_replacements,
         launcher_replacements;
-    struct index_set lost; /* elastic: workers that have no new pod yet */
-    bool is_launcher_lost; /* elastic: nor has the launcher */
+    struct index_set lost;      /* elastic: workers that have no new pod yet */
+    bool is_launcher_lost;      /* elastic: nor has the launcher */
+    struct hvd_retired retired; /* elastic */
     /* CUE_REPLACE: what was lost; else, and for what was not, NULL. */
     const char *replaced, *replaced_launcher;
     uint64_t next_restart_s; /* RESTARTING: wall time of the restart; 0: none */

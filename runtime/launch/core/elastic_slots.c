@@ -94,6 +94,19 @@ bool elastic_has_member(const struct elastic *e)
     return false;
 }
 
+bool elastic_is_useless(const struct elastic *e, uint32_t worker)
+{
+    const struct elastic_slot *v = elastic_worker_slots(e, worker);
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; v && i < e->config.slots; i++) {
+        if (v[i].state != SLOT_EXCLUDED && v[i].state != SLOT_ABSENT)
+            return false;
+        n += v[i].state == SLOT_EXCLUDED;
+    }
+    return n > 0;
+}
+
 void elastic_expire(struct elastic *e, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < e->n_slots; i++)

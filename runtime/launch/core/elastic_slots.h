@@ -24,6 +24,8 @@ elastic_find(const struct elastic *e, uint32_t slot, uint32_t incarnation);
 uint32_t elastic_count(const struct elastic *e, enum slot_state state);
 uint32_t elastic_count_live(const struct elastic *e);
 bool elastic_has_member(const struct elastic *e);
+/* Each slot that the worker offers is excluded, and it offers one at least. */
+bool elastic_is_useless(const struct elastic *e, uint32_t worker);
 /* Ends the exclusions whose time is over. */
 void elastic_expire(struct elastic *e, uint64_t now_ns);
 

@@ -38,6 +38,9 @@
  *                                            ended with success
  *   LEAVING  to launcher -                   this host is about to go: its processes
  *                                            leave at the next commit
+ *   RETIRE   to agent    report              no process works on this host, by this
+ *                                            failure: if another one can take its place,
+ *                                            the agent exits
  *   process is slot:4 incarnation:4
  *   PING     both        - */
 #ifndef RUNTIME_LAUNCH_CORE_ERRAND_H
@@ -75,7 +78,8 @@ enum errand_type {
     ERRAND_MEMBER,
     ERRAND_EXITED,
     ERRAND_HAS,
-    ERRAND_LEAVING
+    ERRAND_LEAVING,
+    ERRAND_RETIRE
 };
 #define ERRAND_TO_AGENT_MAX_BYTES    (24u << 20)
 #define ERRAND_TO_LAUNCHER_MAX_BYTES (128u << 10)
