@@ -94,9 +94,10 @@ struct backend_env {
                     uint8_t ***ret_blobs,
                     uint32_t **ret_sizes,
                     struct err *err);
-    /* Called by every wait inside post/poll at least every 10 ms: 0 to continue, or an
-     * error with its message (the control channel reports a lost rank, the user shuts
-     * down): the backend stops waiting and returns it. */
+    /* Called by every wait inside post/poll at least every 10 ms, and while connect()
+     * waits for another rank's connection: 0 to continue, or an error with its message
+     * (the control channel reports a lost rank, the user shuts down, the launcher has
+     * broken the world): the backend stops waiting and returns it. */
     int (*interrupted)(void *arg, struct err *err);
     void *arg;
 };

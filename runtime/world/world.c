@@ -135,9 +135,15 @@ static int world_exchange(void *arg,
     return 0;
 }
 
+/* While the world forms nobody reads its control channel. A member that was killed then
+ * never connects: the launcher says so. */
 static int world_interrupted(void *arg, struct err *err)
 {
-    return coordinator_interrupted(((struct world *)arg)->co, err);
+    struct world *w = arg;
+
+    if (!w->forming)
+        return coordinator_interrupted(w->co, err);
+    return w->membership ? membership_check(w->membership, err) : 0;
 }
 
 static void member_pack(const struct world *w, bool is_new, struct strbuf *out)

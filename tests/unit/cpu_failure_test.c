@@ -358,6 +358,27 @@ UNIT_TEST(stranger_without_token_is_refused)
     }
 }
 
+static int interrupt_at_once(void *arg, struct err *err)
+{
+    (void)arg;
+    return err_set(err, -ECANCELED, "rank 1 was killed by signal 9");
+}
+
+/* Rank 1 does not reach rank 0, which would wait until the start timeout. */
+UNIT_TEST(interrupt_ends_connecting)
+{
+    struct world w = {.size = 2,
+                      .tcp = true,
+                      .body = body_nothing,
+                      .connect_fails = 1,
+                      .connect_ms = 1500,
+                      .timeout_s = 20,
+                      .stranger = 2,
+                      .interrupted = interrupt_at_once};
+    assert_int_equal(world_run(&w), 0);
+    assert_string_equal(w.said[0], "rank 1 was killed by signal 9");
+}
+
 UNIT_TEST(bad_transport_is_named)
 {
     struct backend_env env = {.rank = 0, .size = 2};

@@ -92,10 +92,8 @@ int cpu_check_connecting(void *arg, uint32_t rank, struct err *err)
     (void)rank; /* no particular rank is waited for */
     if (is_aborted(c))
         return err_set(err, -ECANCELED, "aborted while connecting");
-    if (!c->parent)
-        return 0;
     int rc = cpu_interrupted(c, err);
-    for (uint32_t m = 0; m < c->env.size && rc == 0; m++)
+    for (uint32_t m = 0; c->parent && m < c->env.size && rc == 0; m++)
         rc = cpu_check_member(c->parent, cpu_global(c, m), err);
     return rc;
 }
