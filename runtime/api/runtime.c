@@ -249,6 +249,8 @@ static void world_leave(struct world *w, enum leave_reason why, uint64_t limit_n
 
     membership_unwatch(w->membership);
     exit_cause_how(&runtime.exit_cause, leave.how);
+    if (w->membership && *leave.how)
+        membership_end(w->membership, leave.how);
     atomic_store_explicit(&runtime.other, (int)world_other(w), memory_order_relaxed);
     if (coordinator_status(w->co, NULL) != 0)
         atomic_store_explicit(&runtime.was_broken, true, memory_order_relaxed);

@@ -35,6 +35,8 @@ static void crew_pass_message(
         c->processes[i].is_waiting = true;
         c->processes[i].is_member = false;
     }
+    if (m->type == MEMBER_ENDING)
+        c->processes[i].is_member = false;
     c->c.on_message(c->c.arg, c->c.first + i, c->processes[i].incarnation, p, n);
 }
 

@@ -63,6 +63,41 @@ static const char *lead_name_of(const struct elastic_lead *l, uint32_t slot)
 
 /* --- events ----------------------------------------------------------------------- */
 
+/* The world cannot form or continue: those that wait in its rendezvous learn why. */
+static void lead_fail_server(struct elastic_lead *l, const char *why)
+{
+    if (l->server)
+        rdv_server_fail(l->server, why);
+    if (l->broken_ns == 0)
+        l->broken_ns = clock_now_ns();
+}
+
+static void lead_keep_cause(struct elastic_lead *l, const struct report *r)
+{
+    *l->cause = *r;
+    l->has_cause = true;
+}
+
+/* The failure that breaks a world; its report follows at the exit of the process. */
+static void lead_take_ending(struct elastic_lead *l,
+                             uint32_t slot,
+                             uint32_t incarnation,
+                             const struct member_message *m)
+{
+    const struct elastic_slot *s = slot < l->e.n_slots ? &l->e.slots[slot] : NULL;
+    AUTOFREE struct report *r = mem_alloc(sizeof(*r));
+
+    if (r && s && s->state == SLOT_MEMBER && s->incarnation == incarnation
+        && l->e.state == ELASTIC_RUNNING && l->e.generation == m->generation) {
+        report_init(r, lead_name_of(l, slot), 125, clock_wall_us());
+        (void)snprintf(r->f.why, sizeof(r->f.why), "rank %u on %.60s %.120s", s->rank,
+                       lead_name_of(l, slot), m->why);
+        lead_fail_server(l, r->f.why);
+        lead_keep_cause(l, r);
+    }
+    elastic_take_ending(&l->e, slot, incarnation, m->generation, clock_now_ns());
+}
+
 void elastic_lead_take_message(struct elastic_lead *l,
                                uint32_t slot,
                                uint32_t incarnation,
@@ -81,21 +116,8 @@ void elastic_lead_take_message(struct elastic_lead *l,
         elastic_take_commit(&l->e, m.generation);
     if (m.type == MEMBER_READY)
         elastic_take_ready(&l->e, slot, incarnation, m.generation, clock_now_ns());
-}
-
-/* The world cannot form or continue: those that wait in its rendezvous learn why. */
-static void lead_fail_server(struct elastic_lead *l, const char *why)
-{
-    if (l->server)
-        rdv_server_fail(l->server, why);
-    if (l->broken_ns == 0)
-        l->broken_ns = clock_now_ns();
-}
-
-static void lead_keep_cause(struct elastic_lead *l, const struct report *r)
-{
-    *l->cause = *r;
-    l->has_cause = true;
+    if (m.type == MEMBER_ENDING)
+        lead_take_ending(l, slot, incarnation, &m);
 }
 
 void elastic_lead_take_exit(struct elastic_lead *l,
@@ -126,7 +148,8 @@ void elastic_lead_take_exit(struct elastic_lead *l,
         log_info("a process was stopped", "slot=%u cause=\"%s\"", slot, sentence);
     else
         log_warn("a process has failed", "slot=%u world=%u cause=\"%s\"", slot,
-                 s->state == SLOT_MEMBER ? l->e.generation : 0, sentence);
+                 s->state == SLOT_MEMBER || s->state == SLOT_ENDING ? s->generation : 0,
+                 sentence);
     if (s->state == SLOT_MEMBER)
         lead_fail_server(l, sentence);
     elastic_take_failure(&l->e, slot, incarnation, cause, now_ns);

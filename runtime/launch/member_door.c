@@ -211,7 +211,8 @@ static void member_conn_serve(struct member_door *d, struct member_conn *c)
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (n <= 0 || member_message_read(p, (size_t)n, &m, NULL) < 0
-            || (m.type != MEMBER_READY && m.type != MEMBER_COMMIT)
+            || (m.type != MEMBER_READY && m.type != MEMBER_COMMIT
+                && m.type != MEMBER_ENDING)
             || !member_conn_name(d, c, &m)) {
             member_conn_close(c);
             return;

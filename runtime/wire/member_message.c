@@ -61,7 +61,7 @@ void member_message_write(const struct member_message *m, struct strbuf *out)
     bytes_put_u32(out, m->generation);
     if (m->type == MEMBER_FORM)
         form_write(m, out);
-    else if (m->type == MEMBER_BREAK)
+    else if (m->type == MEMBER_BREAK || m->type == MEMBER_ENDING)
         bytes_put_str(out, m->why);
     else if (m->type == MEMBER_NOTIFY)
         bytes_put_u32(out, m->change);
@@ -77,7 +77,7 @@ int member_message_read(const uint8_t *p,
     int rc = 0;
 
     memset(ret, 0, sizeof(*ret));
-    if (!bytes_get(&in, 1, &type) || type < MEMBER_READY || type > MEMBER_NOTIFY)
+    if (!bytes_get(&in, 1, &type) || type < MEMBER_READY || type > MEMBER_ENDING)
         return err_set(err, -EPROTO, "an elastic message has the unknown type %u",
                        (unsigned)type);
     ret->type = (enum member_message_type)type;
@@ -88,7 +88,7 @@ int member_message_read(const uint8_t *p,
     ret->generation = bytes_u32(&in);
     if (ret->type == MEMBER_FORM)
         rc = form_read(&in, ret, err);
-    else if (ret->type == MEMBER_BREAK)
+    else if (ret->type == MEMBER_BREAK || ret->type == MEMBER_ENDING)
         why_read(&in, ret->why, sizeof(ret->why));
     else if (ret->type == MEMBER_NOTIFY)
         ret->change = bytes_u32(&in);

@@ -10,6 +10,8 @@
  *                          each time that it waits
  *   COMMIT   to launcher   generation:4          the members of that world have saved
  *                                                their state
+ *   ENDING   to launcher   generation:4 why:str  the process leaves that world because it
+ *                                                has failed; its exit may take a while
  *   FORM     to process    generation:4 rank:4 size:4 local_rank:4 local_size:4
  *                          cross_rank:4 cross_size:4 n_new:4 rdv_port:4 rdv_host:str
  *                          the process is in this world
@@ -42,7 +44,8 @@ enum member_message_type {
     MEMBER_COMMIT,
     MEMBER_FORM,
     MEMBER_BREAK,
-    MEMBER_NOTIFY
+    MEMBER_NOTIFY,
+    MEMBER_ENDING
 };
 enum member_change { /* bits, as Horovod's HostUpdateResult */
                      MEMBER_CHANGE_REMOVED = 1,
@@ -59,7 +62,7 @@ struct member_message {
     uint16_t rdv_port;
     char rdv_host[HOST_NAME_MAX_BYTES];
     uint32_t change;            /* NOTIFY: bits of enum member_change */
-    char why[MEMBER_WHY_BYTES]; /* BREAK */
+    char why[MEMBER_WHY_BYTES]; /* BREAK, ENDING */
 };
 
 void member_message_write(const struct member_message *m, struct strbuf *out);

@@ -124,6 +124,7 @@ static void membership_apply(struct membership *m, const struct member_message *
         break;
     case MEMBER_READY: /* those go the other way */
     case MEMBER_COMMIT:
+    case MEMBER_ENDING:
         break;
     }
 }
@@ -220,6 +221,17 @@ void membership_commit(struct membership *m, uint32_t generation, uint64_t now_n
     (void)pthread_mutex_unlock(&m->lock);
     if (is_due)
         (void)membership_send(m, &out); /* a launcher that is busy gets a later one */
+}
+
+void membership_end(struct membership *m, const char *why)
+{
+    struct member_message out = {.type = MEMBER_ENDING,
+                                 .generation = membership_generation(m)};
+
+    if (atomic_load_explicit(&m->is_forked, memory_order_relaxed))
+        return;
+    (void)snprintf(out.why, sizeof(out.why), "%s", why);
+    (void)membership_send(m, &out); /* a launcher that is busy sees the exit */
 }
 
 /* --- worlds --- */

@@ -47,6 +47,9 @@ int membership_take_change(struct membership *m);
 /* The members of that world have saved their state. Sends it at most once a second for a
  * world, the first time at once. */
 void membership_commit(struct membership *m, uint32_t generation, uint64_t now_ns);
+/* This process has failed and is about to exit; why: "ended: ValueError". Other members
+ * need not wait until it has. */
+void membership_end(struct membership *m, const char *why);
 /* In a forked child, which has no part in it: closes its copies of the descriptors. */
 void membership_forked(struct membership *m); /* accepts NULL */
 

@@ -59,6 +59,8 @@ static void lead_show(const struct leader_event *e)
         (void)printf("ready %u %u %u\n", m->slot, m->incarnation, m->generation);
     else if (e->type == LEADER_MESSAGE && m->type == MEMBER_COMMIT)
         (void)printf("commit %u %u\n", e->slot, m->generation);
+    else if (e->type == LEADER_MESSAGE && m->type == MEMBER_ENDING)
+        (void)printf("ending %u %u %s\n", e->slot, m->generation, m->why);
 }
 
 /* Lines that have arrived. False: the end of the input. */

@@ -15,7 +15,7 @@ from launched import scratch, start
 from tap import DEADLINE_S, read, same, wait_until
 
 MEMBER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "elastic_member.py")
-READY, COMMIT, FORM, BREAK, NOTIFY = range(1, 6)
+READY, COMMIT, FORM, BREAK, NOTIFY, ENDING = range(1, 7)
 REMOVED, ADDED = 1, 2
 CLOSED, DONE = 0xFF, 0xFE
 
@@ -78,6 +78,11 @@ class Member:
 
     def commit(self):
         self.does(f"launcher.send({struct.pack('<BI', COMMIT, self.generation)!r})")
+
+    def reports_end(self, why):
+        """It has failed, and still exists."""
+        message = struct.pack("<BII", ENDING, self.generation, len(why)) + why.encode()
+        self.does(f"launcher.send({message!r})")
 
     def fails(self, line="out of luck", code=3):
         self.do(f"print({line!r}, file=sys.stderr, flush=True); os._exit({code})")

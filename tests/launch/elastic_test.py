@@ -58,6 +58,27 @@ def test_survivors_of_a_kill_form_a_world_and_its_successor_joins(folder):
     job.end(0)
 
 
+def test_a_process_that_has_failed_is_not_waited_for(folder):
+    job = Job(folder, "-np", "3", "--min-np", "2", "-H", "localhost:3")
+    a, b, c = job.world(0, 1, 2)
+    b.reports_end("ended: ValueError: a bad sample")
+    for m in a, c:
+        same(m.broken(), "rank 1 on localhost ended: ValueError: a bad sample")
+    same(places(*form(a, c)), [(0, 2, 0), (1, 2, 0)])
+    assert is_alive(b.pid)
+    b.fails("ValueError: a bad sample", 1)
+    successor = job.member(1, 2)
+    has(job.run.err, 'a process has failed slot=1 world=1 cause="rank 1 on localhost exited with code 1"')
+    successor.ready()
+    same([m.notified() for m in (a, c)], [ADDED, ADDED])
+    a.ready()
+    c.ready()
+    formed(a, c, successor)
+    for m in a, c, successor:
+        m.do("os._exit(0)")
+    job.end(0)
+
+
 def test_rank_0_is_the_oldest_survivor(folder):
     job = Job(folder, "-np", "2", "--min-np", "1", "-H", "localhost:2")
     a, b = job.world(0, 1)

@@ -33,16 +33,25 @@ enum bug {
     BUG_NO_PATIENCE, /* members of a broken world are stopped at once */
     BUG_NOT_ALL,  /* a world forms before all members of the last one have reported */
     BUG_NO_BREAK, /* a world whose member is gone is not broken by the leader */
-    BUG_SAME_GENERATION, /* a new leader gives a generation again */
-    BUG_NEW_FIRST,       /* rank 0 is the youngest process */
-    BUG_LOST_UNSEEN,     /* a lost worker is not reported */
-    BUG_FEW,             /* a world smaller than the minimum is formed */
-    BUG_ALL_SLOTS,       /* slots that a worker does not offer are used */
-    BUG_NO_NOTIFY,       /* members in slots that are drained are not notified */
+    BUG_SAME_GENERATION,  /* a new leader gives a generation again */
+    BUG_NEW_FIRST,        /* rank 0 is the youngest process */
+    BUG_LOST_UNSEEN,      /* a lost worker is not reported */
+    BUG_FEW,              /* a world smaller than the minimum is formed */
+    BUG_ALL_SLOTS,        /* slots that a worker does not offer are used */
+    BUG_READY_AT_THE_END, /* a process that has failed is in the next world */
+    BUG_NO_NOTIFY,        /* members in slots that are drained are not notified */
     BUG_LAST,
 };
 
-enum proc_state { P_NONE, P_STARTING, P_WAITING, P_JOINING, P_RUNNING, P_HUNG };
+enum proc_state {
+    P_NONE,
+    P_STARTING,
+    P_WAITING,
+    P_JOINING,
+    P_RUNNING,
+    P_HUNG,
+    P_ENDING
+};
 struct proc {
     enum proc_state state;
     uint32_t incarnation, generation, rank, n_ranks, since, at;
@@ -50,8 +59,9 @@ struct proc {
     int world;          /* index of its world; -1 */
     bool is_notified;
     uint32_t hung_at;
+    uint64_t cause; /* ENDING */
 };
-enum msg_kind { M_READY, M_FAILED, M_DONE, M_COMMIT, M_LOST, M_ACT, M_FORM };
+enum msg_kind { M_READY, M_FAILED, M_ENDING, M_DONE, M_COMMIT, M_LOST, M_ACT, M_FORM };
 struct msg {
     enum msg_kind kind;
     uint32_t due, worker, epoch, slot, incarnation, generation, rank, since;
@@ -101,6 +111,8 @@ void crew_send(struct crew *c, struct msg m);
 bool proc_is_in(const struct proc *p, int world);
 void proc_wait(struct crew *c, uint32_t slot); /* it leaves its world, or has started */
 void proc_end(struct crew *c, uint32_t slot, enum msg_kind kind, uint64_t cause);
+/* It has failed, which it reports at once where it can, or when it ends. */
+void proc_fail(struct crew *c, uint32_t slot, uint64_t cause);
 void proc_step(struct crew *c, uint32_t slot); /* in a tick */
 /* crew_lead.c */
 void crew_lead(struct crew *c);

@@ -90,8 +90,8 @@ static void crew_fault(struct crew *c)
             crew_resize(c);
         break;
     default:
-        if (p->state != P_NONE) /* another cause each time */
-            proc_end(c, slot, M_FAILED, 1 + c->n_faults);
+        if (p->state != P_NONE && p->state != P_ENDING) /* another cause each time */
+            proc_fail(c, slot, 1 + c->n_faults);
         break;
     }
 }

@@ -46,6 +46,8 @@ static void crew_check_form(struct crew *c, const struct sim_world *w)
                     w->slot[r]);
         CREW_EXPECT(c, crew_offers(c, w->slot[r]), "slot %u of world %u is drained",
                     w->slot[r], w->generation);
+        CREW_EXPECT(c, c->procs[w->slot[r]].state != P_ENDING,
+                    "slot %u of world %u has failed", w->slot[r], w->generation);
         n_new += c->procs[w->slot[r]].generation == 0;
         for (uint32_t q = 0; before && q < before->n; q++)
             if (before->slot[q] == w->slot[r]
@@ -121,12 +123,12 @@ static void crew_check_stop(struct crew *c, const struct elastic_action *a)
 {
     const struct proc *p = &c->procs[a->slot];
 
-    CREW_EXPECT(c,
-                p->incarnation != a->incarnation || p->state == P_NONE
-                    || p->state == P_HUNG || !crew_offers(c, a->slot) || c->is_finished
-                    || !c->is_up[crew_worker(c, a->slot)]
-                    || crew_is_surplus(c, a->slot),
-                "a process in slot %u (state %d) is stopped", a->slot, (int)p->state);
+    CREW_EXPECT(
+        c,
+        p->incarnation != a->incarnation || p->state == P_NONE || p->state == P_HUNG
+            || p->state == P_ENDING || !crew_offers(c, a->slot) || c->is_finished
+            || !c->is_up[crew_worker(c, a->slot)] || crew_is_surplus(c, a->slot),
+        "a process in slot %u (state %d) is stopped", a->slot, (int)p->state);
 }
 
 static void crew_act(struct crew *c, const struct elastic_action *a)
@@ -265,6 +267,12 @@ static void crew_take(struct crew *c, const struct msg *m)
     case M_FAILED:
         elastic_take_failure(e, m->slot, m->incarnation, m->cause, crew_ns(c));
         break;
+    case M_ENDING:
+        if (c->bug == BUG_READY_AT_THE_END)
+            elastic_take_ready(e, m->slot, m->incarnation, m->generation, crew_ns(c));
+        else
+            elastic_take_ending(e, m->slot, m->incarnation, m->generation, crew_ns(c));
+        break;
     case M_DONE:
         elastic_take_done(e, m->slot, m->incarnation, crew_ns(c));
         break;
@@ -308,8 +316,8 @@ static void crew_obey(struct crew *c, const struct msg *m)
         p->at = 0;
     } else if (m->act == ELASTIC_STOP) {
         proc_end(c, m->slot, M_FAILED, 0);
-    } else if (p->state != P_HUNG && p->generation == m->generation
-               && p->state != P_WAITING) {
+    } else if (p->state != P_HUNG && p->state != P_ENDING
+               && p->generation == m->generation && p->state != P_WAITING) {
         if (m->act == ELASTIC_BREAK)
             proc_wait(c, m->slot);
         else

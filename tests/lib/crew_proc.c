@@ -73,6 +73,20 @@ void proc_end(struct crew *c, uint32_t slot, enum msg_kind kind, uint64_t cause)
     c->procs[slot].state = P_NONE;
 }
 
+void proc_fail(struct crew *c, uint32_t slot, uint64_t cause)
+{
+    struct proc *p = &c->procs[slot];
+
+    if ((p->state != P_JOINING && p->state != P_RUNNING) || crew_random(c, 2) == 0) {
+        proc_end(c, slot, M_FAILED, cause);
+        return;
+    }
+    crew_report(c, M_ENDING, slot, 0);
+    p->state = P_ENDING;
+    p->cause = cause;
+    p->at = c->now + crew_random(c, 60 * SECONDS);
+}
+
 bool proc_is_in(const struct proc *p, int world)
 {
     return p->world == world
@@ -135,6 +149,8 @@ void proc_step(struct crew *c, uint32_t slot)
 
     if (p->state == P_STARTING && c->now >= p->at)
         proc_wait(c, slot);
+    if (p->state == P_ENDING && c->now >= p->at)
+        proc_end(c, slot, M_FAILED, p->cause);
     if (p->state != P_JOINING && p->state != P_RUNNING)
         return;
     if (world_is_broken(c, p->world)) { /* seen within a second */

@@ -190,6 +190,24 @@ class Elastic(unittest.TestCase):
         self.assertIn("hvd.elastic.run: slot 5 was replaced; restoring the last commit", seen)
         self.steps((0, 1), 1, 3)
 
+    def test_a_rank_that_raises_is_not_waited_for(self):
+        """Its end takes long; the launcher and the other rank know it at once."""
+        job = self.job
+        job.start(0)
+        job.start(1, HVD_TEST_EXIT_S="600")
+        job.ready("0 1 0", "1 1 0")
+        job.form(1, 0, 1)
+        job.each((0, 1), "start")
+        job.go((0,), "alone")
+        job.go((1,), "raise")
+        ending = " ".join(job.leader.next("ending "))
+        self.assertRegex(ending, r"^1 1 ended: ValueError: a bad sample \(elastic_member.py:\d+\)$")
+        job.ready("0 1 1")
+        job.form(2, 0)
+        self.starts((0,), 0, (2,), "-,-")
+        self.steps((0,), 1, 1)
+        self.assertIsNone(job.members[1].process.poll())
+
     def test_ranks_that_disagree_end_the_job(self):
         job = self.begin(0, 1)
         for generation in (1, 2):

@@ -345,6 +345,20 @@ UNIT_TEST(changes_are_those_of_the_present_world)
     job_close(&j);
 }
 
+UNIT_TEST(a_process_that_fails_reports_its_end_and_why)
+{
+    struct member_message m;
+    struct job j;
+
+    job_open(&j);
+    join_world(&j, 2, 0);
+    membership_end(j.m, "ended: ValueError");
+    m = message_take(&j, MEMBER_ENDING);
+    assert_int_equal(m.generation, 2);
+    assert_string_equal(m.why, "ended: ValueError");
+    job_close(&j);
+}
+
 UNIT_TEST(commits_are_sent_once_a_second_for_a_world)
 {
     struct job j;

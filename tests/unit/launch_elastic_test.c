@@ -286,6 +286,94 @@ UNIT_TEST(a_job_below_its_minimum_waits_with_a_deadline_and_says_for_what)
     assert_true(elastic_next_ns(&e) == UINT64_MAX);
 }
 
+UNIT_TEST(a_world_forms_while_a_process_that_has_failed_still_exists)
+{
+    job_runs(3, 1, 1, 3);
+    slot_reports_end(1);
+    leader_does("break");
+    members_report();
+    leader_does("form 2: 0 2");
+    now += 29 * S;
+    leader_does("");
+    slot_fails(1, 7);
+    leader_does("start 1");
+    assert_int_equal(e.state, ELASTIC_RUNNING); /* its end breaks nothing more */
+    slot_reports(1);
+    leader_does("notify added");
+}
+
+UNIT_TEST(a_process_that_has_failed_and_does_not_end_is_stopped)
+{
+    job_runs(3, 1, 1, 3);
+    slot_reports_end(1);
+    leader_does("break");
+    members_report();
+    leader_does("form 2: 0 2");
+    assert_true(elastic_next_ns(&e) == now + e.config.leave_ns);
+    now += e.config.leave_ns;
+    leader_does("stop 1");
+    assert_true(elastic_next_ns(&e) == UINT64_MAX);
+    slot_fails(1, 0);
+    leader_does("start 1");
+}
+
+UNIT_TEST(an_end_that_is_reported_late_or_twice_changes_nothing)
+{
+    job_runs(2, 1, 1, 2);
+    slot_reports(1); /* it waits: its world was broken before */
+    elastic_take_ending(&e, 1, slot_incarnation(1), 1, now);
+    leader_does("break");
+    members_report();
+    leader_does("form 2: 0 1");
+    elastic_take_ending(&e, 1, slot_incarnation(1), 1, now); /* of the last world */
+    elastic_take_ending(&e, 1, 9, 2, now);                   /* of no such process */
+    leader_does("");
+    slot_reports_end(1);
+    slot_reports_end(1);
+    slot_reports(1);
+    leader_does("break");
+    members_report();
+    leader_does("form 3: 0 1");
+}
+
+UNIT_TEST(a_failure_that_is_reported_before_the_end_counts_once)
+{
+    job_runs(2, 1, 1, 2);
+    for (int n = 0; n < 2; n++) {
+        assert_int_equal(e.slots[1].n_failures, n);
+        slot_reports_end(1);
+        slot_fails(1, 7);
+        job_settle();
+    }
+    assert_int_equal(e.slots[1].state, SLOT_EXCLUDED);
+    assert_int_equal(e.slots[1].n_failures, 0);
+}
+
+UNIT_TEST(a_process_of_an_earlier_world_may_end_after_the_job)
+{
+    job_runs(2, 1, 1, 2);
+    slot_reports_end(1);
+    leader_does("break");
+    members_report();
+    leader_does("form 2: 0");
+    slot_succeeds(0);
+    leader_does("");
+    slot_fails(1, 7);
+    leader_does("end");
+    assert_true(e.has_ended_well);
+}
+
+UNIT_TEST(a_failure_while_others_end_well_fails_the_job)
+{
+    job_runs(2, 1, 1, 2);
+    slot_succeeds(0);
+    slot_reports_end(1);
+    leader_does("");
+    slot_fails(1, 7);
+    leader_does("end");
+    assert_false(e.has_ended_well);
+}
+
 UNIT_TEST(resets_are_limited)
 {
     job_runs(2, 1, 1, 2);

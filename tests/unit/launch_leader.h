@@ -92,6 +92,12 @@ static inline void slot_fails(uint32_t slot, uint64_t cause)
     elastic_take_failure(&e, slot, slot_incarnation(slot), cause, now);
 }
 
+static inline void slot_reports_end(uint32_t slot)
+{
+    elastic_take_ending(&e, slot, slot_incarnation(slot), e.slots[slot].generation,
+                        now);
+}
+
 static inline void slot_succeeds(uint32_t slot)
 {
     elastic_take_done(&e, slot, slot_incarnation(slot), now);

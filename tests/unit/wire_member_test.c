@@ -10,6 +10,7 @@
 static const struct member_message examples[] = {
     {.type = MEMBER_READY, .slot = 3, .incarnation = 2, .generation = 65537},
     {.type = MEMBER_COMMIT, .generation = 7},
+    {.type = MEMBER_ENDING, .generation = 7, .why = "ended: ValueError"},
     {.type = MEMBER_FORM,
      .generation = 9,
      .place = {2, 5, 1, 2, 0, 3, 0},

@@ -33,14 +33,13 @@
 #include <string.h>
 
 #include "runtime/base/mem.h"
+#include "runtime/launch/core/elastic_loops.h"
 #include "runtime/launch/core/elastic_places.h"
 #include "runtime/launch/core/elastic_ranks.h"
 #include "runtime/launch/core/elastic_slots.h"
 #include "runtime/wire/member_message.h"
 
-#define LOOPS_MAX     3
 #define JOIN_MAX_NS   10000000000ull
-#define SHORT_NS      300000000000ull /* a world that ended sooner made no progress */
 #define SLOT_FAILURES 2
 #define SLOTS_MAX     65536u
 #define RESETS_MAX    ((1u << ELASTIC_TERM_BITS) - 2) /* a term has no more worlds */
@@ -222,30 +221,19 @@ void elastic_take_ready(struct elastic *e,
     s->state = SLOT_READY;
 }
 
-/* Others work, so the cause may be the slot. */
-static bool elastic_has_other(const struct elastic *e, uint64_t cause)
+void elastic_take_ending(struct elastic *e,
+                         uint32_t slot,
+                         uint32_t incarnation,
+                         uint32_t generation,
+                         uint64_t now_ns)
 {
-    for (uint32_t i = 0; i < e->n_slots; i++)
-        if (slot_is_live(&e->slots[i]) && e->slots[i].cause != cause)
-            return true;
-    return false;
-}
+    struct elastic_slot *s = elastic_find(e, slot, incarnation);
 
-/* A cause without a commit in between. True: once too often. */
-static bool
-elastic_count_cause(struct elastic *e, struct elastic_slot *s, uint64_t cause)
-{
-    bool is_same = s->cause == cause;
-
-    s->cause = cause;
-    s->n_failures = is_same ? s->n_failures + 1 : 1;
-    s->n_loops = is_same ? s->n_loops + 1 : 1;
-    if (!e->has_counted) {
-        e->n_loops = e->cause == cause ? e->n_loops + 1 : 1;
-        e->cause = e->world_cause = cause;
-        e->has_counted = true;
-    }
-    return s->n_loops >= LOOPS_MAX || (e->cause == cause && e->n_loops >= LOOPS_MAX);
+    if (!s || s->state != SLOT_MEMBER || s->generation != generation || s->is_stopping)
+        return;
+    elastic_break(e, now_ns);
+    s->state = SLOT_ENDING;
+    s->until_ns = now_ns + e->config.leave_ns;
 }
 
 void elastic_take_failure(struct elastic *e,
@@ -255,10 +243,11 @@ void elastic_take_failure(struct elastic *e,
                           uint64_t now_ns)
 {
     struct elastic_slot *s = elastic_find(e, slot, incarnation);
-    bool is_loop;
+    bool is_loop, is_past;
 
     if (!s)
         return;
+    is_past = s->state == SLOT_ENDING && s->generation != e->generation;
     if (s->is_stopping)
         cause = 0;
     if (s->state == SLOT_MEMBER)
@@ -267,15 +256,16 @@ void elastic_take_failure(struct elastic *e,
     if (cause == 0 || e->state == ELASTIC_ENDED)
         return;
     if (e->state == ELASTIC_FINISHING) {
-        (void)snprintf(e->why, sizeof(e->why),
-                       "a rank failed after another one had ended with success");
+        if (!is_past)
+            (void)snprintf(e->why, sizeof(e->why),
+                           "a rank failed after another one had ended with success");
         return;
     }
     is_loop = elastic_count_cause(e, s, cause);
     if (is_loop)
         (void)snprintf(e->why, sizeof(e->why),
                        "the same failure %d times, without a commit in between",
-                       LOOPS_MAX);
+                       ELASTIC_LOOPS_MAX);
     else if (s->state == SLOT_IDLE && s->n_failures >= SLOT_FAILURES
              && elastic_has_other(e, cause))
         slot_exclude(s, &e->config, now_ns);
@@ -301,9 +291,7 @@ void elastic_take_commit(struct elastic *e, uint32_t generation)
 {
     if (generation != e->generation)
         return;
-    e->cause = 0;
-    for (uint32_t i = 0; i < e->n_slots; i++)
-        e->slots[i].n_loops = 0;
+    elastic_forget_loops(e);
 }
 
 /* --- a new leader ----------------------------------------------------------------- */
@@ -331,6 +319,17 @@ void elastic_end_take_over(struct elastic *e, uint64_t now_ns)
         e->leave_ns = now_ns;
 }
 
+static enum slot_state process_state(const struct elastic_process *p)
+{
+    if (p->is_done)
+        return SLOT_DONE;
+    if (p->is_member)
+        return SLOT_MEMBER;
+    if (p->is_waiting)
+        return SLOT_READY;
+    return p->generation > 0 ? SLOT_ENDING : SLOT_STARTING;
+}
+
 void elastic_adopt(struct elastic *e, uint32_t slot, const struct elastic_process *p)
 {
     struct elastic_slot *s;
@@ -339,10 +338,8 @@ void elastic_adopt(struct elastic *e, uint32_t slot, const struct elastic_proces
         return;
     elastic_know_leaders(e, 0, p->generation);
     s = &e->slots[slot];
-    *s = (struct elastic_slot){.state = p->is_done      ? SLOT_DONE
-                                        : p->is_member  ? SLOT_MEMBER
-                                        : p->is_waiting ? SLOT_READY
-                                                        : SLOT_STARTING,
+    *s = (struct elastic_slot){.state = process_state(p),
+                               .until_ns = e->leave_ns + e->config.leave_ns,
                                .is_drained = s->is_drained,
                                .incarnation = p->incarnation,
                                .generation = p->generation,
@@ -420,6 +417,8 @@ static bool elastic_must_stop(const struct elastic *e,
 
     if (!slot_is_live(s) || s->is_stopping)
         return false;
+    if (s->state == SLOT_ENDING)
+        return now_ns >= s->until_ns;
     if (e->state == ELASTIC_FINISHING && e->generation == 0)
         return s->state == SLOT_READY; /* the rest may be programs without worlds */
     if (e->state == ELASTIC_FINISHING)
@@ -436,7 +435,7 @@ static bool elastic_must_stop(const struct elastic *e,
 static bool
 elastic_stop_one(struct elastic *e, uint64_t now_ns, struct elastic_action *ret)
 {
-    uint32_t n_live = elastic_count_live(e);
+    const uint32_t n_live = elastic_count_live(e) - elastic_count(e, SLOT_ENDING);
 
     for (uint32_t i = e->n_slots; i-- > 0;)
         if (elastic_must_stop(e, i, n_live, now_ns))
@@ -460,21 +459,6 @@ uint32_t elastic_need(const struct elastic *e)
 }
 
 /* WAITING */
-/* Nobody has the state any more, so the job begins again. True: once too often. */
-static bool elastic_count_total_loss(struct elastic *e, uint32_t n, uint64_t now_ns)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (e->candidates[i].since > 0)
-            return false;
-    if (e->generation == 0 || e->world_cause == 0)
-        return false;
-    if (now_ns >= e->formed_ns + SHORT_NS)
-        e->n_totals = 0;
-    e->n_totals = e->total_cause == e->world_cause ? e->n_totals + 1 : 1;
-    e->total_cause = e->world_cause;
-    return e->n_totals >= LOOPS_MAX;
-}
-
 static bool elastic_wait(struct elastic *e, uint64_t now_ns, struct elastic_action *ret)
 {
     CLEANUP(strbuf_release) struct strbuf why = {0};
@@ -495,7 +479,7 @@ static bool elastic_wait(struct elastic *e, uint64_t now_ns, struct elastic_acti
         if (elastic_count_total_loss(e, n_ready, now_ns)) {
             (void)snprintf(e->why, sizeof(e->why),
                            "the same failure has ended all processes %d times",
-                           LOOPS_MAX);
+                           ELASTIC_LOOPS_MAX);
             return elastic_end(e, false, ret);
         }
         elastic_form(e, n_ready);
@@ -594,7 +578,9 @@ uint64_t elastic_next_ns(const struct elastic *e)
         && e->join_ns < next)
         next = e->join_ns;
     for (uint32_t i = 0; i < e->n_slots; i++)
-        if (e->slots[i].state == SLOT_EXCLUDED && e->slots[i].until_ns < next)
+        if ((e->slots[i].state == SLOT_EXCLUDED
+             || (e->slots[i].state == SLOT_ENDING && !e->slots[i].is_stopping))
+            && e->slots[i].until_ns < next)
             next = e->slots[i].until_ns;
     return next;
 }

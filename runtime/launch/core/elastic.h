@@ -42,7 +42,8 @@ enum slot_state {
     SLOT_STARTING, /* its process was started and has not reported yet */
     SLOT_READY,    /* its process waits for a world */
     SLOT_MEMBER,   /* its process is in the current world */
-    SLOT_DONE,     /* its process has ended with success */
+    SLOT_ENDING, /* its process has left its world because it failed, and still exists */
+    SLOT_DONE,   /* its process has ended with success */
 };
 struct elastic_slot {
     enum slot_state state;
@@ -54,7 +55,7 @@ struct elastic_slot {
     uint32_t since;      /* its first world; 0: it was in none */
     uint32_t rank;       /* in its last world */
     uint32_t expected;   /* before its first world: the rank in its environment */
-    uint64_t until_ns;   /* EXCLUDED: its end */
+    uint64_t until_ns;   /* EXCLUDED: its end; ENDING: it is stopped then */
     uint64_t cause;      /* of the last failure here; 0: there was none */
     uint32_t n_failures; /* in a row by that cause */
     uint32_t n_loops;    /* the same, without a commit in between */
@@ -136,6 +137,13 @@ void elastic_take_ready(struct elastic *e,
                         uint32_t incarnation,
                         uint32_t generation,
                         uint64_t now_ns);
+/* A process leaves that world because it has failed: the next one does not wait for its
+ * end, of which elastic_take_failure is called. */
+void elastic_take_ending(struct elastic *e,
+                         uint32_t slot,
+                         uint32_t incarnation,
+                         uint32_t generation,
+                         uint64_t now_ns);
 /* A process has ended. cause: a hash of what the failure was; 0: another process failed
  * first, or it was stopped. */
 void elastic_take_failure(struct elastic *e,
@@ -163,7 +171,9 @@ void elastic_know_leaders(struct elastic *e, uint32_t n_leaders, uint32_t genera
 void elastic_end_take_over(struct elastic *e, uint64_t now_ns);
 struct elastic_process { /* as its worker knows it */
     uint32_t incarnation;
-    bool is_member, is_waiting;         /* in a world, or for one; neither: it starts */
+    /* In a world, or for one; neither: it starts, or, after a world, it has failed and
+     * still exists. */
+    bool is_member, is_waiting;
     bool is_done;                       /* it has ended with success */
     uint32_t generation, rank, n_ranks; /* of its last world */
     uint32_t since;

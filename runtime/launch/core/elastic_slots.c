@@ -7,13 +7,14 @@
 bool slot_is_live(const struct elastic_slot *s)
 {
     return s->state == SLOT_STARTING || s->state == SLOT_READY
-           || s->state == SLOT_MEMBER;
+           || s->state == SLOT_MEMBER || s->state == SLOT_ENDING;
 }
 
 void slot_empty(struct elastic_slot *s)
 {
     s->state = s->is_drained ? SLOT_ABSENT : SLOT_IDLE;
     s->is_stopping = false;
+    s->until_ns = 0;
     s->generation = s->since = s->rank = 0;
 }
 

@@ -14,6 +14,8 @@ void elastic_explain(const struct elastic *e, struct strbuf *out)
                   elastic_need(e));
     if (n[SLOT_MEMBER] > 0)
         strbuf_printf(out, ", %u have not left the last world", n[SLOT_MEMBER]);
+    if (n[SLOT_ENDING] > 0)
+        strbuf_printf(out, ", %u have failed and not ended yet", n[SLOT_ENDING]);
     if (n[SLOT_STARTING] > 0)
         strbuf_printf(out, ", %u start", n[SLOT_STARTING]);
     if (n[SLOT_EXCLUDED] > 0)

@@ -3,9 +3,11 @@
 
 go N: N steps, each with a commit. wait: for an announcement, as scripts do that know how Horovod keeps
 them, then go. alone: an allreduce that fails, and what it changed before is lost.
-differ: an allreduce of other shapes on each rank. end: returns.
+differ: an allreduce of other shapes on each rank. raise: an exception that nobody expects. end: returns.
+HVD_TEST_EXIT_S: seconds that its exit takes, as that of a process with a large GPU context.
 """
 
+import atexit
 import os
 import sys
 import time
@@ -19,6 +21,7 @@ def say(*words):
     print("said", *words, flush=True)
 
 
+atexit.register(time.sleep, float(os.environ.get("HVD_TEST_EXIT_S", "0")))  # after hvd's own
 sets = [hvd.ProcessSet([0, 1]), hvd.ProcessSet([0, 2])]
 hvd.init(process_sets=sets[:1])
 hvd.add_process_set(sets[1])
@@ -59,6 +62,8 @@ def train(state):
         if word == "alone":
             state.total += 1000  # must be lost
             hvd.allreduce(torch.ones(1), name="alone")
+        if word == "raise":
+            raise ValueError("a bad sample")
         if word == "differ":
             hvd.allreduce(torch.ones(2 + hvd.rank()), name="differ")
         while word == "wait" and state._host_messages.empty():
