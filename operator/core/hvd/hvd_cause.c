@@ -381,6 +381,7 @@ static void offer_exit(struct cause_search *s, const struct pod *p)
     (void)gpu_cause_scan(p->exit_text, why, sizeof(why), &whose); /* or nothing */
     c.reason = is_oom ? "OOMKilled" : "WorkerFailed";
     c.output = p->exit_text;
+    c.is_outside = c.is_removal = exit_is_unseen(p->exit_reason);
     c.seen = p;
     c.at_wall_us = exit_time(p);
     c.message = search_keep_text(

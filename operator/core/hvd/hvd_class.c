@@ -101,6 +101,13 @@ bool reason_is_own(const char *reason)
     return reason_is_among(reason, reasons, ARRAY_LEN(reasons));
 }
 
+bool exit_is_unseen(const char *exit_reason)
+{
+    static const char *const reasons[] = {"Unknown", "ContainerStatusUnknown"};
+
+    return reason_is_among(exit_reason, reasons, ARRAY_LEN(reasons));
+}
+
 uint64_t restart_backoff_s(uint32_t n)
 {
     uint64_t s = BACKOFF_S;

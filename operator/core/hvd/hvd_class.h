@@ -13,6 +13,9 @@ bool reason_is_outside(const char *reason);
 /* True for a status.reason of a pod that Kubernetes ended for the pod's own usage or
  * deadline. The condition DisruptionTarget overrides it. */
 bool reason_is_own(const char *reason);
+/* True for the reason of a container's exit that its kubelet has not seen: the node or the
+ * container runtime was restarted, for one. */
+bool exit_is_unseen(const char *exit_reason);
 
 /* Seconds before the n-th restart that counts, n >= 1; at most MAX_BACKOFF_S. */
 uint64_t restart_backoff_s(uint32_t n);
