@@ -153,7 +153,7 @@ def check(lines):
 
 
 def summary(lines):
-    """{worlds, sizes, processes, tried, epochs, steps, digest} of a record, for reports."""
+    """{worlds, sizes, processes, tried, epochs, steps, undone, digest} of a record, for reports."""
     run = Run(lines)
     end = run.ends[0] if run.ends else (0, 0, 0, "")
     return {
@@ -163,8 +163,24 @@ def summary(lines):
         "tried": len(run.tries),
         "epochs": end[0],
         "steps": end[1],
+        "undone": undone(run),
         "digest": end[3],
     }
+
+
+def undone(run):
+    """[(world, steps that some process had committed and that the world did not start from)], none of 0."""
+    saved = collections.defaultdict(int)  # world: its last step
+    for step, worlds in run.saves.items():
+        for world in worlds:
+            saved[world] = max(saved[world], step)
+    found, last = [], 0
+    for world in sorted(run.worlds):
+        base = min(run.worlds[world])[2]
+        if base < last:
+            found.append((world, last - base))
+        last = max(base, saved[world])
+    return found
 
 
 def main():

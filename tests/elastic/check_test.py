@@ -327,6 +327,12 @@ class Record(unittest.TestCase):
         )
         self.assertEqual((done.returncode, done.stderr), (1, b"check.py: /nonexistent has no records\n"))
 
+    def test_steps_that_are_undone(self):
+        story = broken(saved_by="a", base=1)
+        story.run(0, 2, SECOND)
+        story.begin("de", 0, 0)
+        self.assertEqual([n for _, n in summary(story.lines)["undone"]], [1, 2])
+
     def test_the_summary(self):
         story = broken(saved_by="", base=1)
         story.run(0, 2, SECOND)
@@ -340,6 +346,7 @@ class Record(unittest.TestCase):
                 "tried": 3,
                 "epochs": 1,
                 "steps": 2,
+                "undone": [],
                 "digest": "abcd",
             },
         )

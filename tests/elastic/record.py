@@ -66,11 +66,14 @@ class Reader:
         """[(file name, line)] of complete lines; a killed process may leave a part of one."""
         found = []
         for path in sorted(glob.glob(os.path.join(self.folder, "*.jsonl"))):
+            offset = self._offsets.get(path, 0)
+            if os.path.getsize(path) == offset:
+                continue
             with open(path, "rb") as f:
-                f.seek(self._offsets.get(path, 0))
+                f.seek(offset)
                 data = f.read()
             end = data.rfind(b"\n") + 1
-            self._offsets[path] = self._offsets.get(path, 0) + end
+            self._offsets[path] = offset + end
             name = os.path.basename(path)
             found += [(name, json.loads(line)) for line in data[:end].splitlines()]
         return found

@@ -16,28 +16,23 @@ class Late(Exception):
     """What was waited for and did not happen."""
 
 
-class Job:
-    """A command that starts a training whose record goes to folder, and what its record says."""
+class Followed:
+    """A training whose record goes to folder/records, and what the record says.
 
-    def __init__(self, command, folder, env=None):
+    Subclasses start it, and implement is_running(), status() and end().
+    """
+
+    def __init__(self, folder):
         self.folder, self.log = folder, os.path.join(folder, "log")
         os.makedirs(folder)
         self.records = os.path.join(folder, "records")
-        with open(self.log, "wb") as log:
-            self.program = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=env,
-                start_new_session=True,
-            )
         self._reader = Reader(self.records)
         self.lines = []  # all so far
         self.processes = {}  # name: {host, pid, started, imported}
         self.sizes = {}  # world: ranks
         self.members = {}  # world: {rank: name}
         self.saves = {}  # world: {name: [ns of each save]}
+        self.last_save_ns = 0
 
     def update(self):
         for name, line in self._reader.lines():
@@ -51,6 +46,7 @@ class Job:
                 self.members.setdefault(world, {})[rank] = name
             elif kind == "save":
                 self.saves.setdefault(values[0], {}).setdefault(name, []).append(t)
+                self.last_save_ns = max(self.last_save_ns, t)
 
     def last_world(self):
         """0: none yet."""
@@ -68,7 +64,15 @@ class Job:
         return max(times[0] for times in self.saves[world].values())
 
     def is_running(self):
-        return self.program.poll() is None
+        raise NotImplementedError
+
+    def status(self):
+        """The exit status of one that does not run."""
+        raise NotImplementedError
+
+    def end(self):
+        """Ends what is left."""
+        raise NotImplementedError
 
     def wait(self, what, condition, deadline_s):
         """Returns condition()'s first true value."""
@@ -80,19 +84,53 @@ class Job:
             if value:
                 return value
             if not running:
-                raise Late(f"the job has ended with {self.program.returncode} before: {what}")
+                raise Late(f"the job has ended with {self.status()} before: {what}")
             if time.monotonic() > end:
                 raise Late(f"not within {deadline_s:g} s: {what}")
             time.sleep(POLL_S)
 
     def wait_end(self, deadline_s):
-        """The exit status of the command."""
+        """The exit status."""
         self.wait("the job ends", lambda: not self.is_running(), deadline_s)
-        return self.program.returncode
+        return self.status()
 
     def ranks(self):
         """Pids of the processes that train, by their command lines: they write into this job's record."""
         return [pid for pid, argv in processes() if is_python(argv) and self.records in argv]
+
+    def writers(self):
+        """{pid: name of its record}; None: it has not begun one."""
+        return {pid: record_of(pid) for pid in self.ranks()}
+
+    def tail(self, n=15):
+        with open(self.log, encoding="utf-8", errors="replace") as f:
+            return "".join(line[:300].rstrip("\n") + "\n" for line in f.readlines()[-n:])
+
+
+class Job(Followed):
+    """One that a command starts."""
+
+    def __init__(self, command, folder, env=None):
+        super().__init__(folder)
+        self.command, self.env = command, env
+        self.launch()
+
+    def launch(self):
+        with open(self.log, "ab") as log:
+            self.program = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self.env,
+                start_new_session=True,
+            )
+
+    def is_running(self):
+        return self.program.poll() is None
+
+    def status(self):
+        return self.program.returncode
 
     def end(self):
         """Kills what is left, and waits for the launcher."""
@@ -101,10 +139,6 @@ class Job:
         self.program.wait()
         for pid in self.ranks():
             kill(pid)
-
-    def tail(self, n=15):
-        with open(self.log, encoding="utf-8", errors="replace") as f:
-            return "".join(line[:300].rstrip("\n") + "\n" for line in f.readlines()[-n:])
 
 
 def kill(pid):
@@ -134,10 +168,12 @@ def processes():
     return found
 
 
-def inner_pid(pid):
-    """The pid of a process in its own namespace, which is what it has recorded."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
-        for line in f:
-            if line.startswith("NSpid:"):
-                return int(line.split()[-1])
-    return 0
+def record_of(pid):
+    """The name of the record that a process has open; None: none yet. Its pid is another one where it runs."""
+    with contextlib.suppress(OSError):
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                name = os.path.basename(os.readlink(f"/proc/{pid}/fd/{fd}"))
+                if name.endswith(".jsonl"):
+                    return name
+    return None

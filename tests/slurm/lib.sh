@@ -45,3 +45,17 @@ start_slurmctld() { # [-c]: without its saved state
     RM_SLURM=$RUN SLURM_CONF=$RUN/etc/slurm.conf nsenter --net="/run/netns/$NSP-ctl" unshare -u -m \
         "$RUN/innode" ctl "$RUN" slurmctld "$@"
 }
+start_node() { # node1: its slurmd, and process 1, which reaps orphans (slurmstepd is one); killing it is a power-off
+    local up
+    RM_SLURM=$RUN SLURM_CONF=$RUN/etc/slurm.conf setsid nsenter --net="/run/netns/$NSP-$1" \
+        unshare -u -m -p --fork --kill-child --mount-proc \
+        "$RUN/innode" "$1" "$RUN" bash -c "slurmd -D -N $1 & wait \$!" \
+        </dev/null >"$RUN/log/$1.out" 2>&1 &
+    up=$!
+    within 90 first_child "$up" >/dev/null || die "$1 did not start: $(cat "$RUN/log/$1.out")"
+    first_child "$up" >"$RUN/$1.pid"
+}
+first_child() { # PID: prints its first child, fails while there is none
+    local c
+    c=$(cat "/proc/$1/task/$1/children" 2>/dev/null) && [ -n "$c" ] && echo "${c%% *}"
+}
