@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job over hosts that are network namespaces of this machine, by hvd-agent serve; for chaos.py. Needs root.
 
-    a            horovodrun, which a discovery script tells the hosts
+    a            horovodrun, whose hosts a discovery script prints
     b, c, d, e   hvd-agent serve, and a rank each; a size of N is the first N
 
     rank       a process that trains, SIGKILL
