@@ -336,6 +336,21 @@ UNIT_TEST(an_end_that_is_reported_late_or_twice_changes_nothing)
     leader_does("form 3: 0 1");
 }
 
+UNIT_TEST(failures_of_a_slot_that_are_far_apart_do_not_exclude_it)
+{
+    job_runs(2, 1, 1, 2);
+    for (int n = 0; n < 3; n++) {
+        slot_fails(1, 7);
+        assert_int_equal(e.slots[1].n_failures, 1);
+        job_settle();
+        elastic_take_commit(&e, e.generation);
+        now += 3600 * S;
+    }
+    now--;
+    slot_fails(1, 7);
+    assert_int_equal(e.slots[1].state, SLOT_EXCLUDED);
+}
+
 UNIT_TEST(a_failure_that_is_reported_before_the_end_counts_once)
 {
     job_runs(2, 1, 1, 2);

@@ -14,11 +14,12 @@
  * has a fixed size (min_ranks is its size). NOTIFY waits until all processes that were
  * started are ready, up to 10 s after the first: a host that joins costs one new world.
  *
- * Failures. A process is replaced in its slot. If it fails there by the same cause again,
- * while others work, the slot is excluded for a time that doubles each time and ends: one
- * bad GPU costs its slot and not its host. If the same cause breaks three worlds, or ends
- * three processes of a slot, and nothing was committed in between, the job ends: to repeat
- * it would not help. Nor after three losses of all processes, each within five minutes.
+ * Failures. A process is replaced in its slot. If it fails there by the same cause again
+ * within an hour, while others work, the slot is excluded for a time that doubles each time
+ * and ends: one bad GPU costs its slot and not its host. If the same cause breaks three
+ * worlds, or ends three processes of a slot, and nothing was committed in between, the job
+ * ends: to repeat it would not help. Nor after three losses of all processes, each within
+ * five minutes.
  *
  * Generations. A leader has a term, later than that of every leader before it, and numbers
  * its worlds: the first ones are 1, 2, 3. So no generation is given twice, also if a leader
@@ -261,7 +262,7 @@ void elastic_take_failure(struct elastic *e,
                            "a rank failed after another one had ended with success");
         return;
     }
-    is_loop = elastic_count_cause(e, s, cause);
+    is_loop = elastic_count_cause(e, s, cause, now_ns);
     if (is_loop)
         (void)snprintf(e->why, sizeof(e->why),
                        "the same failure %d times, without a commit in between",

@@ -31,7 +31,8 @@ struct elastic_config {
     uint32_t reset_limit; /* worlds after the first; at most 65534 count */
     uint64_t wait_ns;     /* how long the job waits for a world, at most */
     uint64_t leave_ns; /* a member of a broken world that has not reported is stopped */
-    uint64_t exclude_ns; /* a slot, after the second failure by one cause; doubles */
+    /* A slot, after the second failure by one cause within an hour; doubles. */
+    uint64_t exclude_ns;
     uint64_t exclude_max_ns;
 };
 
@@ -57,7 +58,8 @@ struct elastic_slot {
     uint32_t expected;   /* before its first world: the rank in its environment */
     uint64_t until_ns;   /* EXCLUDED: its end; ENDING: it is stopped then */
     uint64_t cause;      /* of the last failure here; 0: there was none */
-    uint32_t n_failures; /* in a row by that cause */
+    uint64_t failed_ns;  /* the last one by a cause of its own */
+    uint32_t n_failures; /* in a row by that cause, each within an hour of the last */
     uint32_t n_loops;    /* the same, without a commit in between */
     uint32_t n_excluded; /* times */
 };

@@ -5,7 +5,8 @@
 #include "runtime/launch/core/elastic_ranks.h"
 #include "runtime/launch/core/elastic_slots.h"
 
-#define SHORT_NS 300000000000ull /* a world that ended sooner made no progress */
+#define SHORT_NS  300000000000ull  /* a world that ended sooner made no progress */
+#define REPEAT_NS 3600000000000ull /* failures further apart may be chance */
 
 bool elastic_has_other(const struct elastic *e, uint64_t cause)
 {
@@ -16,12 +17,17 @@ bool elastic_has_other(const struct elastic *e, uint64_t cause)
     return false;
 }
 
-bool elastic_count_cause(struct elastic *e, struct elastic_slot *s, uint64_t cause)
+bool elastic_count_cause(struct elastic *e,
+                         struct elastic_slot *s,
+                         uint64_t cause,
+                         uint64_t now_ns)
 {
-    bool is_same = s->cause == cause;
+    const bool is_same = s->cause == cause;
+    const bool is_soon = now_ns < s->failed_ns + REPEAT_NS;
 
     s->cause = cause;
-    s->n_failures = is_same ? s->n_failures + 1 : 1;
+    s->failed_ns = now_ns;
+    s->n_failures = is_same && is_soon ? s->n_failures + 1 : 1;
     s->n_loops = is_same ? s->n_loops + 1 : 1;
     if (!e->has_counted) {
         e->n_loops = e->cause == cause ? e->n_loops + 1 : 1;
