@@ -135,13 +135,13 @@ static int world_exchange(void *arg,
     return 0;
 }
 
-/* While the world forms nobody reads its control channel. A member that was killed then
- * never connects: the launcher says so. */
+/* Before the coordinator starts nobody reads the control channel. A member that was killed
+ * then never connects: the launcher says so. */
 static int world_interrupted(void *arg, struct err *err)
 {
     struct world *w = arg;
 
-    if (!w->forming)
+    if (w->is_connected)
         return coordinator_interrupted(w->co, err);
     return w->membership ? membership_check(w->membership, err) : 0;
 }
@@ -472,6 +472,7 @@ static int world_form_ranks(struct forming *f, struct kept_state *kept, struct e
     rc = rc < 0 ? rc : world_exchange_members(f, !kept->has_formed, err);
     rc = rc < 0 ? rc : world_open_parts(f, kept, err);
     rc = rc < 0 ? rc : world_connect_all(f, err);
+    w->is_connected = rc == 0;
     return rc < 0 ? rc : coordinator_start(w->co, err);
 }
 

@@ -31,7 +31,8 @@ struct world {
     struct sets sets;
     struct control *control;
     struct coordinator *co;
-    struct forming *forming;       /* while it forms */
+    struct forming *forming; /* while it forms */
+    bool is_connected;       /* before its coordinator starts, whose thread reads it */
     struct membership *membership; /* kept_state's; NULL: the job is not elastic */
     /* A member is in its first world. The same on all ranks. */
     bool has_new;
