@@ -69,7 +69,7 @@ static int gpu_compute(void *arg)
 GPU_WORLD_TEST(a_rank_whose_gpu_is_late_waits_less, 2)
 {
     enum { STEPS = 10, MS = 1000 };
-    const unsigned us = rank == 0 ? 5 * MS : 50 * MS;
+    const unsigned us = rank == 0 ? 5 * MS : 150 * MS;
     void *lib = dlopen(CUDA_LIBRARY, RTLD_NOW);
     int (*enqueue)(cu_stream s, int (*fn)(void *arg), const void *arg, size_t bytes);
     int (*stream_new)(cu_stream * ret, unsigned flags, int priority);
@@ -93,10 +93,10 @@ GPU_WORLD_TEST(a_rank_whose_gpu_is_late_waits_less, 2)
     }
     CHECK_OK(sum_now("the counter is complete", &(float){1}, 1));
     ms = stats_now().ready_ns / (MS * MS);
-    if (rank == 0)
-        CHECK(ms > STEPS * 30, "%d ms", (int)ms);
+    if (rank == 0) /* about 145 ms a step; less if its own work is late, too */
+        CHECK(ms > STEPS * 50, "%d ms", (int)ms);
     else
-        CHECK(ms < STEPS * 20, "%d ms", (int)ms);
+        CHECK(ms < STEPS * 50, "%d ms", (int)ms);
     CHECK_OK(hvd_shutdown());
 }
 
