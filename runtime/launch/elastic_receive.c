@@ -40,9 +40,8 @@ static int run_take_ready(struct elastic_run *r,
 static int
 run_take_failed(struct elastic_run *r, const struct frame *f, struct err *err)
 {
-    AUTOFREE struct report *report = mem_alloc(sizeof(*report));
-    int rc = report ? report_read(f->p + 4, f->n - 4, report, err)
-                    : err_set(err, -ENOMEM, "out of memory for a failure report");
+    AUTOFREE struct report *report = NULL;
+    int rc = report_read_new(f->p + 4, f->n - 4, &report, err);
 
     if (rc < 0)
         return rc;
@@ -69,9 +68,7 @@ run_take_process(struct elastic_run *r, const struct frame *f, struct err *err)
     }
     if (r->is_over || r->forwarded_signal)
         return 0; /* it was stopped: that is not why the job ends */
-    report = mem_alloc(sizeof(*report));
-    rc = report ? report_read(b.p, b.left, report, err)
-                : err_set(err, -ENOMEM, "out of memory for a failure report");
+    rc = report_read_new(b.p, b.left, &report, err);
     if (rc == 0)
         elastic_lead_take_exit(&r->lead, p.slot, p.incarnation, report);
     return rc;

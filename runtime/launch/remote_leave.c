@@ -12,7 +12,6 @@
  * Or no process works on it (RETIRE): in a pod the agent and hvd-agent serve exit, and the
  * operator recreates the pod, the second time on another node. Elsewhere nothing
  * would take the host's place. Called by remote_agent.c. */
-#include <errno.h>
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
@@ -56,11 +55,10 @@ int remote_leave_retire(struct remote_agent *a,
                         const struct bytes_reader *r,
                         struct err *err)
 {
-    AUTOFREE struct report *report = mem_alloc(sizeof(*report));
-    int rc = report ? report_read(r->p, r->left, report, err)
-                    : err_set(err, -ENOMEM, "out of memory for a failure report");
+    AUTOFREE struct report *report = NULL;
+    int rc = report_read_new(r->p, r->left, &report, err);
 
-    if (rc < 0 || a->is_ending || a->is_retired || !*a->retire_log)
+    if (rc < 0 || a->is_ending || !*a->retire_log)
         return rc;
     a->is_retired = true;
     termination_write(a->retire_log, report);

@@ -50,10 +50,8 @@ static int receive_failed(struct remote_hosts *h,
                           const struct frame *f,
                           struct err *err)
 {
-    AUTOFREE struct report *report = mem_alloc(sizeof(*report));
-    if (!report)
-        return err_set(err, -ENOMEM, "out of memory for a failure report");
-    int rc = report_read(f->p + 4, f->n - 4, report, err);
+    AUTOFREE struct report *report = NULL;
+    int rc = report_read_new(f->p + 4, f->n - 4, &report, err);
     if (rc == 0)
         remote_hosts_report(h, host, report);
     return rc;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/base/mem.h"
 #include "runtime/wire/bytes.h"
 
 void hello_write(const struct hello *h, struct strbuf *out)
@@ -128,6 +129,20 @@ int report_read(const uint8_t *p, size_t n, struct report *ret, struct err *err)
     ret->first_rank = first_rank;
     ret->n_ranks = n_ranks;
     (void)snprintf(ret->tail, sizeof(ret->tail), "%s", tail);
+    return 0;
+}
+
+int report_read_new(const uint8_t *p, size_t n, struct report **ret, struct err *err)
+{
+    AUTOFREE struct report *r = mem_alloc(sizeof(*r));
+    int rc = r ? report_read(p, n, r, err)
+               : err_set(err, -ENOMEM, "out of memory for a failure report");
+
+    *ret = NULL;
+    if (rc < 0)
+        return rc;
+    *ret = r;
+    r = NULL;
     return 0;
 }
 

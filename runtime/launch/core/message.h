@@ -70,6 +70,8 @@ int table_read(const uint8_t *p, size_t n, struct table *ret, struct err *err);
 void table_release(struct table *t);
 void report_write(const struct report *r, struct strbuf *out);
 int report_read(const uint8_t *p, size_t n, struct report *ret, struct err *err);
+/* The same, allocated: the caller frees *ret, which is NULL after an error. */
+int report_read_new(const uint8_t *p, size_t n, struct report **ret, struct err *err);
 /* FAILED: a report and the generation of its ranks. */
 void failed_write(uint32_t generation, const struct report *r, struct strbuf *out);
 int failed_read(const uint8_t *p,
