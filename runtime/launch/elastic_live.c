@@ -43,6 +43,7 @@ void run_open_live(struct elastic_run *r)
 
     live_lead_init(&r->live, &c);
     live_lead_meet(&r->live, 0, (uint32_t)r->c->job->hosts->n);
+    live_door_write_token(r->c->job->dir, &r->token);
     live_door_open(&r->door, r->c->job->dir, &r->token, r->e.job_id, &r->live);
 }
 

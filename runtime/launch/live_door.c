@@ -21,13 +21,24 @@ static int live_door_listen(struct live_door *d, const char *dir, struct err *er
     rc = rc < 0 ? rc : door_listen(d->acceptor.door, d->listen_fd, false, err);
     if (rc < 0)
         return rc;
-    (void)snprintf(path, sizeof(path), "%s/token", dir);
-    rc = token_write_file(path, d->token, err);
-    if (rc < 0)
-        return rc;
     n = snprintf(text, sizeof(text), "%u %d %s\n", port, (int)getpid(), d->job_id);
     (void)snprintf(path, sizeof(path), "%s/" STATUS_FILE, dir);
     return fd_write_file(path, text, (size_t)n, 0600, err);
+}
+
+static void live_door_warn(const struct err *err)
+{
+    log_warn("--status cannot show this job", "cause=\"%s\"", err->text);
+}
+
+void live_door_write_token(const char *dir, const struct token *token)
+{
+    struct err err = ERR_INIT;
+    char path[CONTRACT_PATH_MAX + 16];
+
+    (void)snprintf(path, sizeof(path), "%s/token", dir);
+    if (token_write_file(path, token, &err) < 0)
+        live_door_warn(&err);
 }
 
 void live_door_open(struct live_door *d,
@@ -43,7 +54,7 @@ void live_door_open(struct live_door *d,
     d->is_open = true;
     if (live_door_listen(d, dir, &err) == 0)
         return;
-    log_warn("--status cannot show this job", "cause=\"%s\"", err.text);
+    live_door_warn(&err);
     live_door_close(d);
 }
 

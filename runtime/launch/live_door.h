@@ -20,12 +20,15 @@ struct live_door {
     bool is_open;
 };
 
-/* Opens it, and writes the token to dir. A failure is logged: the job runs without. */
+/* Opens it. dir has the token (scratch_write, live_door_write_token). A failure is logged:
+ * the job runs without. */
 void live_door_open(struct live_door *d,
                     const char *dir,
                     const struct token *token,
                     const char *job_id,
                     struct live_lead *lead);
+/* For a horovodrun without ranks in its own folder. A failure is logged, too. */
+void live_door_write_token(const char *dir, const struct token *token);
 void live_door_close(struct live_door *d); /* accepts a zeroed one */
 /* Fills LIVE_DOOR_FDS entries. */
 void live_door_fds(const struct live_door *d, struct pollfd *fds);

@@ -155,6 +155,7 @@ static void remote_open_live(struct remote *r)
         .examine = remote_examine, .host_of = remote_host_of, .arg = r};
     live_lead_init(&r->lead, &c);
     live_lead_meet(&r->lead, 0, (uint32_t)r->job->hosts->n);
+    live_door_write_token(r->job->dir, &r->token);
     live_door_open(&r->door, r->job->dir, &r->token, r->e.job_id, &r->lead);
 }
 
