@@ -174,18 +174,15 @@ static void serve_reap(struct serve_state *s)
 {
     int status;
     pid_t pid;
-    bool is_retired = false;
     while ((pid = signals_reap(&status)) > 0)
         for (size_t i = 0; i < s->n_jobs; i++)
             if (s->jobs[i] == pid) {
                 s->jobs[i] = s->jobs[--s->n_jobs];
                 log_info("process of a job or command exited", "pid=%d", (int)pid);
                 if (WIFEXITED(status) && WEXITSTATUS(status) == FAILURE_RETIRED)
-                    is_retired = true;
+                    serve_begin_end(s, FAILURE_RETIRED);
                 break;
             }
-    if (is_retired && *s->env.retire_log)
-        serve_begin_end(s, FAILURE_RETIRED);
 }
 
 static void serve_take_signals(struct serve_state *s)

@@ -4,9 +4,9 @@
  * new pod, so that a sync that sees the same loss again, of this operator or of the one
  * after a crash, does not count it again. The same holds for the launcher.
  *
- * How a worker ends does not matter, but that a pod which has retired is remembered
- * (hvd_retired.h). The launcher decides about the job if it ends by
- * itself, so only its removal is a loss. Called by hvd_verdict.c. */
+ * How a worker ends does not matter, but a pod that has retired is remembered
+ * (hvd_retired.h). The launcher decides about the job if it ends by itself, so only its
+ * removal is a loss. Called by hvd_verdict.c. */
 #include "operator/core/hvd/hvd_loss.h"
 
 #include <errno.h>

@@ -18,12 +18,14 @@ bool pod_has_retired(const struct pod *p)
            && p->exit_code == FAILURE_RETIRED;
 }
 
-static struct hvd_retired_worker *retired_find(struct hvd_retired *r, uint32_t index)
+/* Its place in r->v; r->n: it is not there. */
+static size_t retired_find(const struct hvd_retired *r, uint32_t index)
 {
-    for (size_t i = 0; i < r->n; i++)
-        if (r->v[i].index == index)
-            return &r->v[i];
-    return NULL;
+    size_t i = 0;
+
+    while (i < r->n && r->v[i].index != index)
+        i++;
+    return i;
 }
 
 void hvd_retired_read(const struct node *status, struct hvd_retired *ret)
@@ -45,16 +47,17 @@ void hvd_retired_read(const struct node *status, struct hvd_retired *ret)
 
 void hvd_retired_add(struct hvd_retired *r, uint32_t index, const char *node)
 {
-    struct hvd_retired_worker *w = retired_find(r, index);
+    size_t i = retired_find(r, index);
 
-    if (w && strcmp(w->node, node) == 0) {
-        w->count++;
+    if (i < r->n && strcmp(r->v[i].node, node) == 0) {
+        r->v[i].count++;
         return;
     }
-    if (!w && r->n == HVD_RETIRED_MAX)
-        memmove(r->v, r->v + 1, --r->n * sizeof(*r->v));
-    w = w ? w : &r->v[r->n++];
-    *w = (struct hvd_retired_worker){.index = index, .node = node, .count = 1};
+    if (i == HVD_RETIRED_MAX)
+        memmove(r->v, r->v + 1, --i * sizeof(*r->v));
+    else if (i == r->n)
+        r->n++;
+    r->v[i] = (struct hvd_retired_worker){.index = index, .node = node, .count = 1};
 }
 
 void hvd_retired_write(const struct hvd_retired *r,
@@ -77,10 +80,9 @@ void hvd_retired_write(const struct hvd_retired *r,
 
 const char *hvd_retired_node(const struct hvd_retired *r, uint32_t index)
 {
-    for (size_t i = 0; i < r->n; i++)
-        if (r->v[i].index == index && r->v[i].count >= AVOID_FROM)
-            return r->v[i].node;
-    return NULL;
+    const size_t i = retired_find(r, index);
+
+    return i < r->n && r->v[i].count >= AVOID_FROM ? r->v[i].node : NULL;
 }
 
 void hvd_retired_avoid(struct build *b, struct node *spec, const char *node)
