@@ -28,6 +28,7 @@ Exit status: 0 the job ended well, the record is right and the models are equal;
 """
 
 import argparse
+import contextlib
 import importlib
 import os
 import random
@@ -44,50 +45,52 @@ from watch import Late
 POLL_S = 0.05
 
 
+@contextlib.contextmanager
+def ended_at_last(job):
+    """The job does not outlive this; a Late gets the end of its log."""
+    try:
+        yield
+    except Late as e:
+        raise Late(f"{e}\n{job.tail()}") from None
+    finally:
+        job.end()
+
+
 def disturb(driver, args):
     """(killer, scaler) of the disturbed run, which has ended with status 0."""
     stop = os.path.join(driver.folder, "stop")
     job = driver.job = driver.start("disturbed", "--until", stop, "--pace", str(args.pace))
-    with open(os.path.join(driver.folder, "strikes"), "w", encoding="utf-8") as log:
-        try:
-            job.wait("the first steps", lambda: job.has_saved(job.last_world(), args.settle), args.deadline)
-            scaler = Scaler(driver, args)
-            killer = Killer(driver, scaler, args, log)
-            end = time.monotonic() + args.seconds
-            while time.monotonic() < end:
-                job.update()
-                if not job.is_running():
-                    raise Late(f"the job has ended with {job.status()}")
-                if time.monotonic_ns() > job.last_save_ns + args.stall * 1e9:
-                    raise Late(f"no commit for {args.stall:g} s")
-                killer.step()
-                scaler.step(killer.holders)
-                driver.tick()
-                time.sleep(POLL_S)
-            driver.heal()
-            with open(stop, "w", encoding="ascii"):
-                pass
-            status = job.wait_end(args.deadline)
-            if status != 0:
-                raise Late(f"the job has ended with {status}")
-        except Late as e:
-            raise Late(f"{e}\n{job.tail()}") from None
-        finally:
-            job.end()
+    with open(os.path.join(driver.folder, "strikes"), "w", encoding="utf-8") as log, ended_at_last(job):
+        job.wait("the first steps", lambda: job.has_saved(job.last_world(), args.settle), args.deadline)
+        scaler = Scaler(driver, args)
+        killer = Killer(driver, scaler, args, log)
+        end = time.monotonic() + args.seconds
+        while time.monotonic() < end:
+            job.update()
+            if not job.is_running():
+                raise Late(f"the job has ended with {job.status()}")
+            if time.monotonic_ns() > job.last_save_ns + args.stall * 1e9:
+                raise Late(f"no commit for {args.stall:g} s")
+            killer.step()
+            scaler.step(killer.holders)
+            driver.tick()
+            time.sleep(POLL_S)
+        driver.heal()
+        with open(stop, "w", encoding="ascii"):
+            pass
+        status = job.wait_end(args.deadline)
+        if status != 0:
+            raise Late(f"the job has ended with {status}")
     return killer, scaler
 
 
 def repeat(driver, args, epochs):
     """The digest of as many epochs without disturbance."""
     job = driver.start("undisturbed", "--epochs", str(epochs))
-    try:
+    with ended_at_last(job):
         status = job.wait_end(args.deadline + epochs * args.steps * 0.05)
         if status != 0:
             raise Late(f"the undisturbed job has ended with {status}")
-    except Late as e:
-        raise Late(f"{e}\n{job.tail()}") from None
-    finally:
-        job.end()
     return summary(job.lines)["digest"]
 
 
