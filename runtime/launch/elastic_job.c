@@ -232,6 +232,7 @@ static uint64_t run_decide(struct elastic_run *r)
     run_connect_due(r);
     if (r->lead.e.is_adopting && elastic_hosts_are_ready(&r->hosts))
         elastic_end_take_over(&r->lead.e, clock_now_ns());
+    elastic_expect_workers(&r->lead.e, elastic_hosts_missing(&r->hosts));
     smaller_ns = run_start_smaller(r);
     next_ns = earlier_ns(elastic_lead_step(&r->lead), smaller_ns);
     if (elastic_lead_has_ended(&r->lead))

@@ -329,12 +329,28 @@ static void lead_carry_out(struct elastic_lead *l, const struct elastic_action *
     }
 }
 
+static void lead_log_handover(struct elastic_lead *l)
+{
+    const bool is_handed_over = l->e.handover_ns > 0;
+
+    if (is_handed_over && !l->is_handed_over)
+        log_warn("all hosts that have the state of the job leave, one stays until "
+                 "another one has it",
+                 "for_s=%llu",
+                 (unsigned long long)((l->e.handover_ns - clock_now_ns()) / NS_PER_S));
+    if (l->e.has_handover_ended && l->is_handed_over)
+        log_warn("no other host could take the state of the job", "world=%u",
+                 l->e.generation);
+    l->is_handed_over = is_handed_over;
+}
+
 uint64_t elastic_lead_step(struct elastic_lead *l)
 {
     struct elastic_action a;
 
     while (!elastic_lead_has_ended(l) && elastic_next(&l->e, clock_now_ns(), &a))
         lead_carry_out(l, &a);
+    lead_log_handover(l);
     return elastic_lead_has_ended(l) ? UINT64_MAX : elastic_next_ns(&l->e);
 }
 

@@ -41,8 +41,9 @@ struct elastic_lead {
     uint16_t port;
     struct report *cause; /* of the last failure that others did not cause */
     bool has_cause;
-    uint64_t broken_ns; /* the current world broke; 0: it works */
-    struct err failure; /* of this program: code 0: none */
+    uint64_t broken_ns;  /* the current world broke; 0: it works */
+    bool is_handed_over; /* the state of the job: this has been logged */
+    struct err failure;  /* of this program: code 0: none */
 };
 
 int elastic_lead_open(struct elastic_lead *l,

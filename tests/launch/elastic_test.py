@@ -479,6 +479,32 @@ def test_discovery_grows_and_shrinks_the_job(folder):
     job.end(0)
 
 
+def test_hosts_that_are_all_replaced_give_their_state(folder):
+    job = Job(folder, "-np", "2", "--host-discovery-script", script(folder))
+    a, b = job.world(0, 1)
+    a.commit()
+    a.settles()
+    hosts(folder, "127.0.0.1:2\n")  # another host, as far as the launcher knows
+    job.said("all hosts that have the state of the job leave")
+    c, d = job.member(8), job.member(9)
+    c.ready()
+    same([m.notified() for m in (a, b)], [ADDED | REMOVED] * 2)
+    a.ready()
+    b.ready(is_last=True)
+    same(places(*formed(a, c)), [(0, 2, 1), (1, 2, 1)])
+    job.gone(b)
+    same([m.notified() for m in (a, c)], [REMOVED] * 2)
+    d.ready()
+    a.commit()
+    c.ready()
+    a.ready(is_last=True)
+    same(places(*formed(c, d)), [(0, 2, 1), (1, 2, 1)])
+    job.gone(a)
+    for m in c, d:
+        m.do("os._exit(0)")
+    assert "begins again" not in job.end(0)
+
+
 def test_a_discovery_script_that_fails_later_changes_nothing(folder):
     body = "[ ! -e {0}/broken ] || {{ echo >>{0}/tries; exit 7; }}; cat {0}/hosts"
     job = Job(folder, "-np", "2", "--min-np", "1", "--host-discovery-script", script(folder, body))

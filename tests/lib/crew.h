@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simulated elastic jobs: a leader (elastic.c), workers and their processes, with messages
- * that take time, and faults: processes that fail or hang, lost and drained workers, numbers
- * of slots and of ranks that change, a lost leader, several at once and while a world forms.
+ * that take time, and faults: processes that fail or hang, lost and drained workers, all
+ * those of a world too, numbers of slots and of ranks that change, a lost leader, several at
+ * once and while a world forms.
  *
  * Time is in ticks of 100 ms. All messages between the leader and a worker keep their
  * order, as on a connection; a new connection has a new epoch.
@@ -40,6 +41,7 @@ enum bug {
     BUG_ALL_SLOTS,        /* slots that a worker does not offer are used */
     BUG_READY_AT_THE_END, /* a process that has failed is in the next world */
     BUG_NO_NOTIFY,        /* members in slots that are drained are not notified */
+    BUG_NO_HANDOVER,      /* the last process with the state is stopped too early */
     BUG_LAST,
 };
 
@@ -57,7 +59,7 @@ struct proc {
     uint32_t incarnation, generation, rank, n_ranks, since, at;
     uint32_t n_commits; /* that its state has */
     int world;          /* index of its world; -1 */
-    bool is_notified;
+    bool is_notified, has_committed;
     uint32_t hung_at;
     uint64_t cause; /* ENDING */
 };

@@ -61,6 +61,16 @@ static void crew_resize(struct crew *c)
             "%s", err.text);
 }
 
+/* All workers of the world will be gone soon. */
+static void crew_drain_world(struct crew *c)
+{
+    for (uint32_t w = 0; w < c->n_workers; w++)
+        for (uint32_t i = w * c->slots; i < (w + 1) * c->slots; i++)
+            if (c->is_up[w] && c->procs[i].generation > 0
+                && proc_is_in(&c->procs[i], c->n_worlds - 1))
+                crew_offer(c, w, 0);
+}
+
 static void crew_fault(struct crew *c)
 {
     uint32_t slot = crew_random(c, c->n_workers * c->slots),
@@ -68,7 +78,7 @@ static void crew_fault(struct crew *c)
     struct proc *p = &c->procs[slot];
 
     c->n_faults++;
-    switch (crew_random(c, 9)) {
+    switch (crew_random(c, 10)) {
     case 0:
         crew_lose_worker(c, worker);
         break;
@@ -88,6 +98,9 @@ static void crew_fault(struct crew *c)
     case 4:
         if (crew_random(c, 4) == 0)
             crew_resize(c);
+        break;
+    case 5:
+        crew_drain_world(c);
         break;
     default:
         if (p->state != P_NONE && p->state != P_ENDING) /* another cause each time */

@@ -23,6 +23,17 @@ static void crew_check_state(struct crew *c, const struct sim_world *w)
     }
 }
 
+/* Rank 0 is to leave, but nobody else has the state, as far as the leader knows. */
+static bool crew_is_given(const struct crew *c, const struct sim_world *w)
+{
+    const struct elastic_slot *slots = c->leader.slots;
+
+    for (uint32_t r = 1; r < w->n; r++)
+        if (slots[w->slot[r]].has_committed)
+            return false;
+    return slots[w->slot[0]].has_committed;
+}
+
 static void crew_check_form(struct crew *c, const struct sim_world *w)
 {
     const struct sim_world *before =
@@ -44,8 +55,8 @@ static void crew_check_form(struct crew *c, const struct sim_world *w)
         CREW_EXPECT(c, w->since[0] <= w->since[r], "rank %u is older than rank 0", r);
         CREW_EXPECT(c, e->slots[w->slot[r]].rank == r, "slot %u has two ranks",
                     w->slot[r]);
-        CREW_EXPECT(c, crew_offers(c, w->slot[r]), "slot %u of world %u is drained",
-                    w->slot[r], w->generation);
+        CREW_EXPECT(c, crew_offers(c, w->slot[r]) || (r == 0 && crew_is_given(c, w)),
+                    "slot %u of world %u is drained", w->slot[r], w->generation);
         CREW_EXPECT(c, c->procs[w->slot[r]].state != P_ENDING,
                     "slot %u of world %u has failed", w->slot[r], w->generation);
         n_new += c->procs[w->slot[r]].generation == 0;
@@ -113,12 +124,44 @@ static bool crew_is_surplus(const struct crew *c, uint32_t slot)
         return false;
     for (uint32_t i = 0; i < e->n_slots; i++)
         n += e->slots[i].state >= SLOT_STARTING && e->slots[i].state <= SLOT_MEMBER
-             && !e->slots[i].is_stopping;
+             && !e->slots[i].is_stopping && crew_offers(c, i);
     return n >= c->config.max_ranks + c->config.n_spares
            || (p->since > 0 && e->state == ELASTIC_RUNNING);
 }
 
-/* A process that works is never stopped. */
+/* This process has the state of the job, as far as the leader knows. */
+static bool crew_has_state(const struct crew *c, uint32_t slot)
+{
+    const struct elastic_slot *s = &c->leader.slots[slot];
+
+    return (s->state == SLOT_READY || s->state == SLOT_MEMBER) && !s->is_stopping
+           && s->incarnation == c->procs[slot].incarnation
+           && c->procs[slot].has_committed;
+}
+
+/* Another process could take over the state of this one, and no other one has it. A new
+ * leader does not know who has it. */
+static bool crew_is_last_with_state(const struct crew *c, uint32_t slot)
+{
+    const struct elastic *e = &c->leader;
+    bool has_successor = false;
+
+    if (!c->procs[slot].has_committed || c->procs[slot].state == P_HUNG
+        || c->procs[slot].state == P_ENDING || c->n_takeovers > 0
+        || c->config.max_ranks < 2 || e->has_handover_ended)
+        return false;
+    for (uint32_t i = 0; i < e->n_slots; i++) {
+        if (i != slot && crew_has_state(c, i))
+            return false;
+        has_successor = has_successor
+                        || (i != slot && crew_offers(c, i)
+                            && (e->slots[i].state == SLOT_STARTING
+                                || e->slots[i].state == SLOT_READY));
+    }
+    return has_successor;
+}
+
+/* A process that works is never stopped, nor is the last one that has the state. */
 static void crew_check_stop(struct crew *c, const struct elastic_action *a)
 {
     const struct proc *p = &c->procs[a->slot];
@@ -129,6 +172,10 @@ static void crew_check_stop(struct crew *c, const struct elastic_action *a)
             || p->state == P_ENDING || !crew_offers(c, a->slot) || c->is_finished
             || !c->is_up[crew_worker(c, a->slot)] || crew_is_surplus(c, a->slot),
         "a process in slot %u (state %d) is stopped", a->slot, (int)p->state);
+    CREW_EXPECT(c,
+                p->incarnation != a->incarnation || p->state == P_NONE || c->is_finished
+                    || !crew_is_last_with_state(c, a->slot),
+                "the last process with the state, in slot %u, is stopped", a->slot);
 }
 
 static void crew_act(struct crew *c, const struct elastic_action *a)
@@ -185,11 +232,22 @@ static void crew_check_rest(struct crew *c)
 
         CREW_EXPECT(c,
                     s->state != SLOT_MEMBER || crew_offers(c, i) || e->has_notified
-                        || e->is_adopting || !c->is_connected[crew_worker(c, i)],
+                        || e->handover_ns > 0 || e->is_adopting
+                        || !c->is_connected[crew_worker(c, i)],
                     "slot %u is drained, and its world is not notified", i);
         CREW_EXPECT(c, s->state != SLOT_READY || s->since == 0 || s->is_stopping,
                     "slot %u was left out and is not stopped", i);
     }
+}
+
+/* All that are not connected come back. */
+static void crew_expect_workers(struct crew *c)
+{
+    uint32_t n = 0;
+
+    for (uint32_t w = 0; w < c->n_workers; w++)
+        n += !c->is_connected[w];
+    elastic_expect_workers(&c->leader, n);
 }
 
 void crew_lead(struct crew *c)
@@ -200,10 +258,13 @@ void crew_lead(struct crew *c)
         c->leader.config.min_ranks = 1;
     if (c->bug == BUG_NO_PATIENCE)
         c->leader.config.leave_ns = 1;
+    for (uint32_t i = 0; c->bug == BUG_NO_HANDOVER && i < c->leader.n_slots; i++)
+        c->leader.slots[i].has_committed = false;
     for (uint32_t i = 0; c->bug == BUG_NOT_ALL && i < c->leader.n_slots; i++)
         if (c->leader.state == ELASTIC_WAITING
             && c->leader.slots[i].state == SLOT_MEMBER)
             c->leader.slots[i].state = SLOT_READY;
+    crew_expect_workers(c);
     for (int n = 0; elastic_next(&c->leader, crew_ns(c), &a); n++) {
         CREW_EXPECT(c, n < 1000, "the leader does not come to rest");
         if (n >= 1000)

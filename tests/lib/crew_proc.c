@@ -134,6 +134,7 @@ static void world_commit(struct crew *c, int world)
     crew_report(c, M_COMMIT, w->slot[0], 0);
     for (uint32_t r = 0; r < w->n; r++) {
         c->procs[w->slot[r]].n_commits++;
+        c->procs[w->slot[r]].has_committed = true;
         if (c->n_commits >= COMMITS && c->now > FAULTS_S * SECONDS) {
             proc_end(c, w->slot[r], M_DONE, 0);
             c->is_finished = true;

@@ -132,6 +132,24 @@ UNIT_TEST(a_host_that_is_not_listed_is_not_tried)
 
 /* --- causes --- */
 
+UNIT_TEST(listed_hosts_that_are_not_ready_are_missing)
+{
+    CLEANUP(elastic_hosts_release) struct elastic_hosts h;
+
+    hosts_init(&h, 4, 8);
+    assert_int_equal(elastic_hosts_missing(&h), 0);
+    assert_false(elastic_hosts_are_ready(&h));
+    assert_int_equal(list_apply(&h, "a:2,b:1"), 0);
+    assert_int_equal(elastic_hosts_missing(&h), 2);
+    elastic_hosts_set_ready(&h, 0);
+    assert_int_equal(elastic_hosts_missing(&h), 1);
+    assert_int_equal(list_apply(&h, "a:2"), 0);
+    assert_int_equal(elastic_hosts_missing(&h), 0);
+    assert_true(elastic_hosts_are_ready(&h));
+    elastic_hosts_lose(&h, 0, S);
+    assert_int_equal(elastic_hosts_missing(&h), 1);
+}
+
 static uint64_t cause_of(int code, int sig, const char *why, const char *tail)
 {
     AUTOFREE struct report *r = mem_zalloc(sizeof(*r));

@@ -34,6 +34,7 @@
 #include <string.h>
 
 #include "runtime/base/mem.h"
+#include "runtime/launch/core/elastic_handover.h"
 #include "runtime/launch/core/elastic_loops.h"
 #include "runtime/launch/core/elastic_places.h"
 #include "runtime/launch/core/elastic_ranks.h"
@@ -177,6 +178,7 @@ static void elastic_form(struct elastic *e, uint32_t n_ready)
     e->world_cause = 0;
     e->is_break_due = e->has_notified = e->has_counted = false;
     e->join_ns = 0;
+    elastic_restart_handover(e);
 }
 
 uint32_t elastic_count_new(const struct elastic *e)
@@ -292,6 +294,9 @@ void elastic_take_commit(struct elastic *e, uint32_t generation)
 {
     if (generation != e->generation)
         return;
+    for (uint32_t i = 0; i < e->n_slots; i++)
+        if (e->slots[i].generation == generation)
+            e->slots[i].has_committed = true;
     elastic_forget_loops(e);
 }
 
@@ -345,6 +350,7 @@ void elastic_adopt(struct elastic *e, uint32_t slot, const struct elastic_proces
                                .incarnation = p->incarnation,
                                .generation = p->generation,
                                .since = p->since,
+                               .has_committed = p->since > 0, /* as far as is known */
                                .rank = p->rank};
     if (p->generation > e->generation) {
         e->generation = p->generation;
@@ -427,7 +433,7 @@ static bool elastic_must_stop(const struct elastic *e,
     if (s->state == SLOT_MEMBER)
         return e->state == ELASTIC_WAITING && now_ns >= e->leave_ns;
     if (s->is_drained)
-        return true;
+        return !elastic_keeps(e, s);
     if (s->since > 0) /* it misses what the world does that left it out */
         return s->state == SLOT_READY && e->state == ELASTIC_RUNNING;
     return n_live > (uint64_t)e->config.max_ranks + e->config.n_spares;
@@ -436,7 +442,7 @@ static bool elastic_must_stop(const struct elastic *e,
 static bool
 elastic_stop_one(struct elastic *e, uint64_t now_ns, struct elastic_action *ret)
 {
-    const uint32_t n_live = elastic_count_live(e) - elastic_count(e, SLOT_ENDING);
+    const uint32_t n_live = elastic_count_live(e, SLOT_MEMBER);
 
     for (uint32_t i = e->n_slots; i-- > 0;)
         if (elastic_must_stop(e, i, n_live, now_ns))
@@ -446,7 +452,8 @@ elastic_stop_one(struct elastic *e, uint64_t now_ns, struct elastic_action *ret)
 
 static bool elastic_start_one(struct elastic *e, struct elastic_action *ret)
 {
-    if (elastic_count_live(e) >= (uint64_t)e->config.max_ranks + e->config.n_spares)
+    if (elastic_count_live(e, SLOT_ENDING)
+        >= (uint64_t)e->config.max_ranks + e->config.n_spares)
         return false;
     for (uint32_t i = 0; i < e->n_slots; i++)
         if (e->slots[i].state == SLOT_IDLE)
@@ -545,6 +552,7 @@ bool elastic_next(struct elastic *e, uint64_t now_ns, struct elastic_action *ret
     if (e->state != ELASTIC_FINISHING && e->why[0])
         return elastic_end(e, false, ret);
     elastic_expire(e, now_ns);
+    elastic_serve_handover(e, now_ns);
     if (elastic_stop_one(e, now_ns, ret))
         return true;
     if (e->state == ELASTIC_FINISHING)
@@ -553,7 +561,7 @@ bool elastic_next(struct elastic *e, uint64_t now_ns, struct elastic_action *ret
         return true;
     if (e->state == ELASTIC_WAITING)
         return elastic_wait(e, now_ns, ret);
-    if (e->has_notified)
+    if (e->has_notified || elastic_waits_for_successor(e))
         return false;
     change = elastic_change(e);
     if (elastic_wait_to_join(e, change, now_ns) || change == 0)
@@ -578,6 +586,8 @@ uint64_t elastic_next_ns(const struct elastic *e)
     if (e->state == ELASTIC_RUNNING && !e->has_notified && e->join_ns > 0
         && e->join_ns < next)
         next = e->join_ns;
+    if (e->handover_ns > 0 && e->handover_ns < next)
+        next = e->handover_ns;
     for (uint32_t i = 0; i < e->n_slots; i++)
         if ((e->slots[i].state == SLOT_EXCLUDED
              || (e->slots[i].state == SLOT_ENDING && !e->slots[i].is_stopping))

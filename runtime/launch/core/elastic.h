@@ -52,6 +52,7 @@ struct elastic_slot {
     bool is_stopping;     /* STOP was returned for its process */
     bool is_drained;      /* its worker is here and does not offer it any more */
     /* of its process */
+    bool has_committed;  /* in a world: it has the state of the job */
     uint32_t generation; /* its last world; 0: it was in none */
     uint32_t since;      /* its first world; 0: it was in none */
     uint32_t rank;       /* in its last world */
@@ -82,10 +83,13 @@ struct elastic {
     uint32_t n_resets; /* worlds after the first */
     bool is_break_due; /* the current world is broken, and its members do not know */
     bool has_notified;
-    bool is_adopting;  /* a new leader: workers report what they have */
-    uint64_t wait_ns;  /* WAITING, FINISHING: its end */
-    uint64_t join_ns;  /* RUNNING: processes wait for others to join with; 0: not */
-    uint64_t leave_ns; /* WAITING: members that have not reported are stopped */
+    bool is_adopting;     /* a new leader: workers report what they have */
+    uint64_t wait_ns;     /* WAITING, FINISHING: its end */
+    uint64_t join_ns;     /* RUNNING: processes wait for others to join with; 0: not */
+    uint64_t leave_ns;    /* WAITING: members that have not reported are stopped */
+    uint32_t n_expected;  /* workers that are not here yet */
+    uint64_t handover_ns; /* of the state to processes in other slots; 0: none */
+    bool has_handover_ended; /* its time was over */
     uint64_t cause;   /* by which the last worlds were broken; 0: none since a commit */
     uint32_t n_loops; /* how many in a row by that cause */
     /* worlds in a row of which no process was left, by total_cause */
@@ -121,6 +125,8 @@ void elastic_release(struct elastic *e);
 /* A worker can start processes in its first n slots (more than config.slots: in all).
  * Processes in its other slots leave at the next commit; n is 0 if it will be gone soon. */
 void elastic_offer_slots(struct elastic *e, uint32_t worker, uint32_t n);
+/* So many other workers may come and offer slots. */
+void elastic_expect_workers(struct elastic *e, uint32_t n);
 /* A worker is gone, with its processes. */
 void elastic_lose_worker(struct elastic *e, uint32_t worker, uint64_t now_ns);
 /* The bounds change; as in elastic_config. -EINVAL. */

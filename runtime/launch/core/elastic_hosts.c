@@ -128,14 +128,20 @@ uint64_t elastic_hosts_next_ns(const struct elastic_hosts *h)
     return next;
 }
 
+uint32_t elastic_hosts_missing(const struct elastic_hosts *h)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < h->n; i++)
+        n += h->v[i].slots > 0 && !h->v[i].is_ready;
+    return n;
+}
+
 bool elastic_hosts_are_ready(const struct elastic_hosts *h)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < h->n; i++) {
-        if (h->v[i].slots > 0 && !h->v[i].is_ready)
-            return false;
+    for (uint32_t i = 0; i < h->n; i++)
         n += h->v[i].slots > 0;
-    }
-    return n > 0;
+    return n > 0 && elastic_hosts_missing(h) == 0;
 }

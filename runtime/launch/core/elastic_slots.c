@@ -14,6 +14,7 @@ void slot_empty(struct elastic_slot *s)
 {
     s->state = s->is_drained ? SLOT_ABSENT : SLOT_IDLE;
     s->is_stopping = false;
+    s->has_committed = false;
     s->until_ns = 0;
     s->generation = s->since = s->rank = 0;
 }
@@ -61,6 +62,11 @@ void elastic_offer_slots(struct elastic *e, uint32_t worker, uint32_t n)
             slot_drain(&v[i]);
 }
 
+void elastic_expect_workers(struct elastic *e, uint32_t n)
+{
+    e->n_expected = n;
+}
+
 struct elastic_slot *
 elastic_find(const struct elastic *e, uint32_t slot, uint32_t incarnation)
 {
@@ -78,12 +84,15 @@ uint32_t elastic_count(const struct elastic *e, enum slot_state state)
     return n;
 }
 
-uint32_t elastic_count_live(const struct elastic *e)
+uint32_t elastic_count_live(const struct elastic *e, enum slot_state last)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < e->n_slots; i++)
-        n += slot_is_live(&e->slots[i]) && !e->slots[i].is_stopping;
+    for (uint32_t i = 0; i < e->n_slots; i++) {
+        const struct elastic_slot *s = &e->slots[i];
+
+        n += slot_is_live(s) && s->state <= last && !s->is_stopping && !s->is_drained;
+    }
     return n;
 }
 

@@ -20,9 +20,11 @@ struct elastic_slot *elastic_worker_slots(const struct elastic *e, uint32_t work
 /* The slot, if it has this process. */
 struct elastic_slot *
 elastic_find(const struct elastic *e, uint32_t slot, uint32_t incarnation);
-/* Slots in this state, and with a process; not those whose process is being stopped. */
+/* Slots in this state; not those whose process is being stopped. */
 uint32_t elastic_count(const struct elastic *e, enum slot_state state);
-uint32_t elastic_count_live(const struct elastic *e);
+/* Processes in the states from STARTING to last that stay: none that is being stopped, and
+ * none in a slot that is drained. */
+uint32_t elastic_count_live(const struct elastic *e, enum slot_state last);
 bool elastic_has_member(const struct elastic *e);
 /* Each slot that the worker offers is excluded, and it offers one at least. */
 bool elastic_is_useless(const struct elastic *e, uint32_t worker);
