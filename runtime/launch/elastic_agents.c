@@ -61,6 +61,19 @@ void run_on_open(void *arg, struct link *l)
     links_send(&r->links, ERRAND_JOB, l->first, &b);
 }
 
+/* This host was cut off, or all others were. Their agents keep the processes. */
+static void run_lose_all(struct elastic_run *r)
+{
+    if (r->e.keep_ms == 0 || r->lead.e.generation == 0)
+        return;
+    for (uint32_t h = 0; h < r->hosts.n; h++)
+        if (r->hosts.v[h].is_ready)
+            return;
+    log_warn("all hosts are lost, their processes are adopted if they come back",
+             "world=%u", r->lead.e.generation);
+    elastic_lead_take_over_again(&r->lead);
+}
+
 void run_on_lost(void *arg, struct link *l)
 {
     struct elastic_run *r = arg;
@@ -83,6 +96,7 @@ void run_on_lost(void *arg, struct link *l)
             "a host is lost", "host=%s cause=\"%s\" retry_s=%llu", v->name, l->why,
             (unsigned long long)(v->slots > 0 ? (v->retry_ns - now_ns) / NS_PER_S : 0));
     elastic_lead_lose_worker(&r->lead, host, l->why);
+    run_lose_all(r);
 }
 
 void run_offer_slots(struct elastic_run *r, uint32_t host)

@@ -185,6 +185,12 @@ void elastic_lead_lose_worker(struct elastic_lead *l, uint32_t worker, const cha
     elastic_lose_worker(&l->e, worker, clock_now_ns());
 }
 
+void elastic_lead_take_over_again(struct elastic_lead *l)
+{
+    elastic_take_over_again(&l->e);
+    l->broken_ns = 0;
+}
+
 void elastic_lead_adopt(struct elastic_lead *l,
                         uint32_t slot,
                         const struct elastic_process *p)

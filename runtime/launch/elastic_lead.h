@@ -62,6 +62,8 @@ void elastic_lead_take_exit(struct elastic_lead *l,
                             uint32_t incarnation,
                             struct report *r);
 void elastic_lead_lose_worker(struct elastic_lead *l, uint32_t worker, const char *why);
+/* All workers are lost, but keep their processes: elastic_take_over_again. */
+void elastic_lead_take_over_again(struct elastic_lead *l);
 /* A process that runs already, of a job that this program takes over: after
  * elastic_take_over. */
 void elastic_lead_adopt(struct elastic_lead *l,

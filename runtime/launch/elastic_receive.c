@@ -4,12 +4,17 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/launch/core/message.h"
 #include "runtime/launch/elastic_run.h"
 #include "runtime/launch/remote_address.h"
 #include "runtime/launch/remote_receive.h"
+
+/* After the first host that comes back: the time of the longest wait between two tries to
+ * connect to another one (core/elastic_hosts.c), and some more. */
+#define RETURN_NS (40 * NS_PER_S)
 
 static int run_take_ready(struct elastic_run *r,
                           const struct link *l,
@@ -29,6 +34,7 @@ static int run_take_ready(struct elastic_run *r,
         return rc;
     log_info("host is ready", "host=%s", l->host);
     elastic_know_leaders(&r->lead.e, ready.n_leaders, ready.generation);
+    elastic_end_take_over(&r->lead.e, clock_now_ns() + RETURN_NS);
     elastic_hosts_set_ready(&r->hosts, host);
     r->is_done[host] = false;
     run_offer_slots(r, host);

@@ -5,6 +5,7 @@
 usage: elastic_takeover_test.py [PART OF A NAME ...]
 """
 
+import os
 import signal
 import sys
 
@@ -145,6 +146,24 @@ def test_leaders_are_lost_one_after_another(folder):
         same({w.generation for w in formed(a, b)}, {n * TERM + 1})
     for m in a, b:
         m.do("os._exit(0)")
+    named.end()
+
+
+def test_a_leader_that_was_cut_off_leads_the_same_processes_again(folder):
+    named = Named(folder, "-np", "2", "--min-np", "1", "-H", "localhost:2", HVD_PEER_TIMEOUT="3")
+    a, b = named.job.world(0, 1)
+    os.kill(a.parent, signal.SIGSTOP)  # its agent is silent
+    named.job.said("all hosts are lost, their processes are adopted if they come back")
+    os.kill(a.parent, signal.SIGCONT)
+    named.job.said("a process is adopted slot=1 host=localhost world=1 rank=1")
+    has(a.says("still here"), "[0]<stdout>:")
+    same((a.packets, b.packets), ([], []), "nothing was sent to them")
+    b.kill()
+    has(a.broken(), "rank 1 on localhost was killed by signal 9")
+    a.ready()
+    (world,) = formed(a)
+    same((world.generation, world.rank, world.n_new), (TERM + 2, 0, 0))
+    a.do("os._exit(0)")
     named.end()
 
 

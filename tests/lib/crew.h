@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simulated elastic jobs: a leader (elastic.c), workers and their processes, with messages
  * that take time, and faults: processes that fail or hang, lost and drained workers, all
- * those of a world too, numbers of slots and of ranks that change, a lost leader, several at
- * once and while a world forms.
+ * those of a world too, numbers of slots and of ranks that change, a leader that is lost or cut off,
+ * several at once and while a world forms.
  *
  * Time is in ticks of 100 ms. All messages between the leader and a worker keep their
  * order, as on a connection; a new connection has a new epoch.
@@ -42,6 +42,7 @@ enum bug {
     BUG_READY_AT_THE_END, /* a process that has failed is in the next world */
     BUG_NO_NOTIFY,        /* members in slots that are drained are not notified */
     BUG_NO_HANDOVER,      /* the last process with the state is stopped too early */
+    BUG_NO_RETURN,        /* a leader that was cut off adopts nothing */
     BUG_LAST,
 };
 
@@ -119,6 +120,7 @@ void proc_step(struct crew *c, uint32_t slot); /* in a tick */
 /* crew_lead.c */
 void crew_lead(struct crew *c);
 void crew_connect(struct crew *c, uint32_t worker);
+void crew_cut_off(struct crew *c); /* the leader, from all workers */
 void crew_offer(struct crew *c, uint32_t worker, uint32_t n); /* slots from now on */
 void crew_deliver(struct crew *c); /* the messages that are due */
 /* crew_job.c */

@@ -78,7 +78,7 @@ static void crew_fault(struct crew *c)
     struct proc *p = &c->procs[slot];
 
     c->n_faults++;
-    switch (crew_random(c, 10)) {
+    switch (crew_random(c, 11)) {
     case 0:
         crew_lose_worker(c, worker);
         break;
@@ -101,6 +101,9 @@ static void crew_fault(struct crew *c)
         break;
     case 5:
         crew_drain_world(c);
+        break;
+    case 6:
+        crew_cut_off(c);
         break;
     default:
         if (p->state != P_NONE && p->state != P_ENDING) /* another cause each time */

@@ -139,6 +139,14 @@ static bool crew_has_state(const struct crew *c, uint32_t slot)
            && c->procs[slot].has_committed;
 }
 
+static bool crew_any_has_state(const struct crew *c)
+{
+    for (uint32_t i = 0; i < c->leader.n_slots; i++)
+        if (crew_has_state(c, i))
+            return true;
+    return false;
+}
+
 /* Another process could take over the state of this one, and no other one has it. A new
  * leader does not know who has it. */
 static bool crew_is_last_with_state(const struct crew *c, uint32_t slot)
@@ -286,6 +294,27 @@ void crew_offer(struct crew *c, uint32_t worker, uint32_t n)
             c->leader.slots[i].is_drained = false;
 }
 
+void crew_cut_off(struct crew *c)
+{
+    if (!c->has_leader)
+        return;
+    for (uint32_t w = 0; w < c->n_workers; w++) {
+        if (!c->is_connected[w])
+            continue;
+        c->is_connected[w] = false;
+        elastic_lose_worker(&c->leader, w, crew_ns(c));
+        if (crew_random(c, 2) == 0)
+            crew_lead(c);
+    }
+    c->n_msgs = 0;
+    if (c->leader.generation == 0)
+        return;
+    c->n_takeovers++;
+    c->is_first_world = true;
+    if (c->bug != BUG_NO_RETURN)
+        elastic_take_over_again(&c->leader);
+}
+
 /* What a worker has, for a new leader; or, too late, it has nothing. */
 void crew_connect(struct crew *c, uint32_t worker)
 {
@@ -300,6 +329,10 @@ void crew_connect(struct crew *c, uint32_t worker)
         if (p->state == P_NONE)
             continue;
         if (!e->is_adopting) {
+            CREW_EXPECT(c,
+                        !p->has_committed || p->state == P_ENDING || c->is_finished
+                            || crew_any_has_state(c),
+                        "the last processes with the state are not adopted");
             p->state = P_NONE;
             continue;
         }
@@ -313,6 +346,7 @@ void crew_connect(struct crew *c, uint32_t worker)
                                                 .since = p->since});
     }
     elastic_know_leaders(e, c->n_leaders[worker], c->known[worker]);
+    elastic_end_take_over(e, crew_ns(c) + 40 * SECONDS * TICK_NS);
     c->n_leaders[worker]++;
     if (c->bug == BUG_SAME_GENERATION)
         e->term = 0;

@@ -558,6 +558,70 @@ UNIT_TEST(a_new_leader_ends_a_world_that_not_all_know)
     leader_does("form 65537: 0 1");
 }
 
+/* Both workers are lost to a leader whose world of 2 works. */
+static void leader_is_cut_off(void)
+{
+    job_runs(2, 1, 1, 2);
+    elastic_lose_worker(&e, 0, now);
+    elastic_lose_worker(&e, 1, now);
+    elastic_take_over_again(&e);
+    leader_does("");
+    assert_true(elastic_next_ns(&e) == now + 600 * S);
+    now += 100 * S;
+    leader_does("");
+}
+
+UNIT_TEST(a_leader_that_was_cut_off_takes_over_again)
+{
+    leader_is_cut_off();
+    elastic_know_leaders(&e, 1, 1);
+    leader_adopts(0, 1, 0, 2);
+    leader_adopts(1, 1, 1, 2);
+    workers_come();
+    leader_does("");
+    elastic_end_take_over(&e, now);
+    leader_does(""); /* its world still works */
+    assert_int_equal(e.state, ELASTIC_RUNNING);
+    slot_fails(1, 7);
+    leader_does("start 1, break");
+    slot_reports(0);
+    leader_does("form 65538: 0"); /* of a later term */
+}
+
+UNIT_TEST(a_leader_that_was_cut_off_waits_for_a_worker_that_is_late)
+{
+    leader_is_cut_off();
+    elastic_know_leaders(&e, 1, 1);
+    leader_adopts(0, 1, 0, 2);
+    worker_comes(0);
+    elastic_end_take_over(&e, now + 40 * S);
+    now += 40 * S - 1;
+    leader_does("");
+    now += 1;
+    leader_does("break"); /* rank 1 was not reported */
+    slot_reports(0);
+    leader_does("form 65538: 0");
+}
+
+UNIT_TEST(a_leader_whose_workers_have_lost_all_begins_again)
+{
+    leader_is_cut_off();
+    workers_come();
+    elastic_end_take_over(&e, now);
+    leader_does("start 0, start 1");
+    slot_reports(0);
+    leader_does("form 2: 0"); /* of min_ranks: it is not the first world */
+}
+
+UNIT_TEST(a_leader_to_which_no_worker_comes_back_ends_the_job)
+{
+    leader_is_cut_off();
+    now += 500 * S;
+    leader_does("end");
+    assert_string_equal(e.why, "0 of at least 1 ranks are ready, 2 of 2 workers are "
+                               "absent");
+}
+
 UNIT_TEST(bounds_that_make_no_sense_are_refused)
 {
     static const struct {

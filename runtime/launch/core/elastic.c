@@ -319,10 +319,20 @@ void elastic_know_leaders(struct elastic *e, uint32_t n_leaders, uint32_t genera
         e->term = term;
 }
 
-void elastic_end_take_over(struct elastic *e, uint64_t now_ns)
+void elastic_end_take_over(struct elastic *e, uint64_t by_ns)
 {
-    if (e->is_adopting && now_ns < e->leave_ns)
-        e->leave_ns = now_ns;
+    if (e->is_adopting && by_ns < e->leave_ns)
+        e->leave_ns = by_ns;
+}
+
+void elastic_take_over_again(struct elastic *e)
+{
+    if (e->state != ELASTIC_WAITING)
+        return;
+    e->generation = e->n_members = 0; /* as its members report it */
+    e->is_break_due = e->has_notified = false;
+    e->join_ns = 0;
+    elastic_take_over(e, e->term, e->wait_ns);
 }
 
 static enum slot_state process_state(const struct elastic_process *p)
@@ -365,6 +375,8 @@ static void elastic_end_adoption(struct elastic *e, uint64_t now_ns)
     bool is_whole = true;
 
     e->is_adopting = false;
+    if (e->generation == 0 && e->n_formed > 0) /* of this leader, and none is left */
+        e->generation = (e->term << ELASTIC_TERM_BITS) + e->n_formed;
     for (uint32_t i = 0; i < e->n_slots; i++) {
         const struct elastic_slot *s = &e->slots[i];
 

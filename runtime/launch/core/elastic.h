@@ -175,8 +175,11 @@ void elastic_take_over(struct elastic *e, uint32_t term, uint64_t until_ns);
 /* A worker reports how many leaders it has had before this one, and the generation of the
  * last world that it has seen (0: none): the term is later than theirs. */
 void elastic_know_leaders(struct elastic *e, uint32_t n_leaders, uint32_t generation);
-/* All workers have reported: nothing more is waited for. */
-void elastic_end_take_over(struct elastic *e, uint64_t now_ns);
+/* What has not been reported by then is lost: now, if all workers have reported. */
+void elastic_end_take_over(struct elastic *e, uint64_t by_ns);
+/* All workers are lost, but they may come back with their processes: this leader takes the
+ * job over again, until its wait for a world ends. */
+void elastic_take_over_again(struct elastic *e);
 struct elastic_process { /* as its worker knows it */
     uint32_t incarnation;
     /* In a world, or for one; neither: it starts, or, after a world, it has failed and
