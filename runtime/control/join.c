@@ -24,6 +24,8 @@
 #include "runtime/wire/accept.h"
 #include "runtime/wire/bytes.h"
 
+#define ASK_NS NS_PER_S /* between two questions whether joining is interrupted */
+
 int control_listen(struct control *c, struct err *err)
 {
     int rc;
@@ -120,6 +122,14 @@ static int join_open_acceptor(struct control *c, struct acceptor *a, struct err 
     return rc;
 }
 
+/* Was control_break called? */
+static int join_interrupted(void *arg, struct err *err)
+{
+    struct control *c = arg;
+
+    return tree_take_break(c) ? err_set(err, c->cause.code, "%s", c->cause.text) : 0;
+}
+
 /* Until a connection arrives, control_break, a signal or the time. */
 static int join_await(struct control *c, int door, uint64_t until_ns, struct err *err)
 {
@@ -130,7 +140,7 @@ static int join_await(struct control *c, int door, uint64_t until_ns, struct err
     (void)poll(p, ARRAY_LEN(p), clock_left_ms(until_ns)); /* the caller checks */
     if (p[1].revents)
         (void)!read(c->wake_fd, &n, sizeof(n));
-    return tree_take_break(c) ? err_set(err, c->cause.code, "%s", c->cause.text) : 0;
+    return join_interrupted(c, err);
 }
 
 static int join_accept_all(struct control *c, uint64_t deadline_ns, struct err *err)
@@ -196,7 +206,9 @@ static int join_reach_parent(struct control *c,
                                      .mine = ROLE_CONTROL,
                                      .theirs = ROLE_COORDINATOR,
                                      .number = c->cfg.rank,
-                                     .deadline_ns = deadline_ns};
+                                     .deadline_ns = deadline_ns,
+                                     .interrupted = join_interrupted,
+                                     .arg = c};
     CLEANUP(auth_session_wipe) struct auth_session session = {0};
     int fd, rc = address_read(hello, n, control_parent(c), &a, err);
 
@@ -205,6 +217,9 @@ static int join_reach_parent(struct control *c,
     *ret_unix = join_try_unix(&claim, a.unix_name, ret) == 0;
     if (*ret_unix)
         return 0;
+    rc = join_interrupted(c, err);
+    if (rc < 0)
+        return rc;
     rc = auth_connect(&(struct auth_server){a.addr, a.port, .is_patient = true}, &claim,
                       &fd, &session, err);
     if (rc < 0)
@@ -219,8 +234,15 @@ static int join_await_welcome(struct control *c,
                               struct err *err)
 {
     struct frame f;
-    int rc = frame_recv_until(conn, deadline_ns, &f);
+    int rc = -ETIMEDOUT;
 
+    while (rc == -ETIMEDOUT && clock_now_ns() < deadline_ns) {
+        rc = join_interrupted(c, err);
+        if (rc < 0)
+            return rc;
+        rc = frame_recv_until(conn, earlier_ns(deadline_ns, clock_now_ns() + ASK_NS),
+                              &f);
+    }
     if (rc < 0)
         return err_errno(err, -rc, "control channel: rank %u did not welcome rank %u",
                          control_parent(c), c->cfg.rank);
@@ -250,7 +272,7 @@ static int join_connect_parent(struct control *c,
     rc = rc < 0 ? rc : join_await_welcome(c, &conn, deadline_ns, err);
     rc = rc < 0 ? rc : tree_adopt(c, 0, &conn, is_unix, err);
     frame_release(&conn);
-    if (rc == -EPIPE)
+    if (rc == -EPIPE && !tree_take_break(c))
         rc = tree_set_lost(c, control_parent(c), rc,
                            "it closed the connection while this rank joined", err);
     return rc;

@@ -11,6 +11,7 @@
 #include "runtime/base/sha256.h"
 #include "runtime/wire/auth_wire.h"
 
+#define ASK_NS         (2 * NS_PER_S)
 #define RETRY_FIRST_MS 20
 #define RETRY_MAX_MS   500
 #define RETRY_ONCE_MS  100 /* the last pause of a client that is not patient */
@@ -38,6 +39,29 @@ void auth_session_wipe(struct auth_session *s)
     mem_wipe(s, sizeof(*s));
 }
 
+static int auth_interrupted(const struct auth_claim *claim, struct err *err)
+{
+    return claim->interrupted ? claim->interrupted(claim->arg, err) : 0;
+}
+
+/* When to ask next whether the attempt ends. */
+static uint64_t auth_ask_ns(const struct auth_claim *claim)
+{
+    return claim->interrupted ? earlier_ns(claim->deadline_ns, clock_now_ns() + ASK_NS)
+                              : claim->deadline_ns;
+}
+
+/* Until the peer has replied, or the deadline: the caller reads. */
+static int auth_await(int fd, const struct auth_claim *claim, struct err *err)
+{
+    int rc = 0;
+
+    while (rc == 0 && fd_wait(fd, POLLIN, auth_ask_ns(claim)) == -ETIMEDOUT
+           && clock_now_ns() < claim->deadline_ns)
+        rc = auth_interrupted(claim, err);
+    return rc;
+}
+
 int auth_client(int fd,
                 const struct auth_claim *claim,
                 struct auth_session *ret,
@@ -55,6 +79,9 @@ int auth_client(int fd,
     rc = fd_write_full(fd, hello, sizeof(hello), deadline_ns);
     if (rc)
         return auth_transport_error(rc, "sending hello", err);
+    rc = auth_await(fd, claim, err);
+    if (rc < 0)
+        return rc;
     rc = fd_read_full(fd, reply, sizeof(reply), deadline_ns);
     if (rc)
         return auth_transport_error(rc, "waiting for its reply", err);
@@ -73,6 +100,27 @@ int auth_client(int fd,
     return 0;
 }
 
+/* tcp_connect in steps. A host that is silent gets a new connection in each: the answer to
+ * the first packet takes less than a step. */
+static int auth_dial(const struct auth_server *server,
+                     const struct auth_claim *claim,
+                     bool is_patient,
+                     int *ret_fd,
+                     struct err *err)
+{
+    for (;;) {
+        const uint64_t until_ns = auth_ask_ns(claim);
+        int rc =
+            tcp_connect(server->host, server->port, until_ns, is_patient, ret_fd, err);
+
+        if (rc != -ETIMEDOUT || clock_left_ms(claim->deadline_ns) == 0)
+            return rc;
+        rc = auth_interrupted(claim, err);
+        if (rc < 0)
+            return rc;
+    }
+}
+
 int auth_connect(const struct auth_server *server,
                  const struct auth_claim *claim,
                  int *ret_fd,
@@ -81,8 +129,7 @@ int auth_connect(const struct auth_server *server,
 {
     struct err why = ERR_INIT;
     uint64_t pause_ms = RETRY_FIRST_MS;
-    int fd = -1, rc = tcp_connect(server->host, server->port, claim->deadline_ns,
-                                  server->is_patient, &fd, err);
+    int stop, fd = -1, rc = auth_dial(server, claim, server->is_patient, &fd, err);
 
     if (rc < 0)
         return rc;
@@ -93,14 +140,15 @@ int auth_connect(const struct auth_server *server,
             return 0;
         }
         fd_close(&fd);
+        stop = auth_interrupted(claim, &why);
+        if (stop < 0)
+            return err_set(err, stop, "%s", why.text);
         if (rc != -EPIPE || clock_left_ms(claim->deadline_ns) == 0
             || (!server->is_patient && pause_ms > RETRY_ONCE_MS))
             break;
         (void)poll(NULL, 0, (int)pause_ms); /* a signal cuts it short */
         pause_ms = pause_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : pause_ms * 2;
-        if (tcp_connect(server->host, server->port, claim->deadline_ns, false, &fd,
-                        NULL)
-            < 0)
+        if (auth_dial(server, claim, false, &fd, NULL) < 0)
             break;
     }
     return err_set(err, rc, "%s", why.text);

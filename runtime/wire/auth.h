@@ -59,6 +59,9 @@ struct auth_claim {
     enum auth_role mine, theirs;
     uint32_t number;      /* our rank, or 0 where the server does not use it */
     uint64_t deadline_ns; /* absolute, monotonic; of the whole attempt */
+    /* Asked every 2 s while the peer is silent: 0, or why the attempt ends. NULL: never. */
+    int (*interrupted)(void *arg, struct err *err);
+    void *arg;
 };
 struct auth_server {
     const char *host; /* a name or an address */
@@ -68,7 +71,7 @@ struct auth_server {
 
 /* The client's part; accept.h has the server's. Blocks until the deadline. 0; -EACCES:
  * wrong token; -ESTALE: other generation; -EPROTO: other job, version or role, or not our
- * protocol; -ETIMEDOUT; -errno. ret may be NULL. The caller keeps fd and closes it on
+ * protocol; -ETIMEDOUT; -errno; what interrupted returned. ret may be NULL. The caller keeps fd and closes it on
  * failure. */
 int auth_client(int fd,
                 const struct auth_claim *claim,

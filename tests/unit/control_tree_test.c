@@ -432,6 +432,34 @@ UNIT_TEST(a_broken_world_ends_the_wait_for_children)
     control_close(c);
 }
 
+/* Rank 1 waits for its parent, whose host is silent: the connection is in its backlog. */
+UNIT_TEST(a_broken_world_ends_the_wait_for_the_parent)
+{
+    struct control_config cfg = {
+        .size = 2, .fanout = 2, .peer_timeout_ns = SURELY_NS, .members = world.members};
+    CLEANUP(strbuf_release) struct strbuf hello = {0};
+    struct err err = ERR_INIT;
+    struct control *parent, *c;
+    pthread_t thread;
+
+    world_open(one_host);
+    cfg.id = (struct auth_id){&world.token, "unit/control", 0};
+    assert_int_equal(control_open(&cfg, "127.0.0.1", &parent, NULL), 0);
+    assert_int_equal(control_listen(parent, NULL), 0);
+    strbuf_init(&hello, HELLO_MAX);
+    control_hello(parent, &hello);
+    cfg.rank = 1;
+    assert_int_equal(control_open(&cfg, "127.0.0.1", &c, NULL), 0);
+    assert_int_equal(pthread_create(&thread, NULL, break_main, c), 0);
+    assert_int_equal(
+        control_join(c, (const uint8_t *)strbuf_str(&hello), hello.n, UINT64_MAX, &err),
+        -ECONNABORTED);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_string_equal(err.text, "the launcher has no use for it");
+    control_close(c);
+    control_close(parent);
+}
+
 /* --- memory --- */
 
 static int open_and_close(void *arg)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Client and server of the handshake over TCP. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -335,6 +336,59 @@ UNIT_TEST(without_a_token_all_are_refused_with_the_cause)
     assert_string_equal(door_last_refusal(h.acceptor.door), "the token file is gone");
     fd_close(&fd);
     server_close(&h);
+}
+
+/* --- a server that is silent --- */
+
+static int interrupt_at_once(void *arg, struct err *err)
+{
+    ++*(unsigned *)arg;
+    return err_set(err, -ECONNABORTED, "not needed any more");
+}
+
+static void silence_is_interrupted(uint16_t port)
+{
+    unsigned n_asked = 0;
+    const struct auth_server server = {"127.0.0.1", port, .is_patient = true};
+    const struct auth_claim claim = {.id = &id_a,
+                                     .mine = ROLE_CONTROL,
+                                     .theirs = ROLE_COORDINATOR,
+                                     .deadline_ns = UINT64_MAX,
+                                     .interrupted = interrupt_at_once,
+                                     .arg = &n_asked};
+    struct err err = ERR_INIT;
+    int fd = -1;
+
+    assert_int_equal(auth_connect(&server, &claim, &fd, NULL, &err), -ECONNABORTED);
+    assert_string_equal(err.text, "not needed any more");
+    assert_true(n_asked > 0);
+    assert_int_equal(fd, -1);
+}
+
+UNIT_TEST(a_client_can_be_interrupted_while_its_server_does_not_reply)
+{
+    struct server h;
+
+    server_open(&h); /* and not served */
+    silence_is_interrupted(h.port);
+    server_close(&h);
+}
+
+UNIT_TEST(a_client_can_be_interrupted_while_it_connects)
+{
+    CLEANUP(fd_close) int first = -1;
+    CLEANUP(fd_close) int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t n = sizeof(a);
+
+    assert_int_equal(bind(listening, (struct sockaddr *)&a, sizeof(a)), 0);
+    assert_int_equal(listen(listening, 0), 0); /* room for one: others get no answer */
+    assert_int_equal(getsockname(listening, (struct sockaddr *)&a, &n), 0);
+    assert_int_equal(
+        tcp_connect("127.0.0.1", ntohs(a.sin_port), in_ms(60000), false, &first, NULL),
+        0);
+    silence_is_interrupted(ntohs(a.sin_port));
 }
 
 UNIT_MAIN(NULL, NULL)

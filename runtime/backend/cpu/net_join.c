@@ -88,6 +88,17 @@ static void join_take_connection(const struct net_join *j,
     block_stream_init(&p->in, j->check, p->rank, mine, keys->recv_key);
 }
 
+struct dialing {
+    const struct waiter *w;
+    uint32_t rank;
+};
+
+static int join_interrupted(void *arg, struct err *err)
+{
+    const struct dialing *d = arg;
+    return d->w->check(d->w->arg, d->rank, err);
+}
+
 static int join_dial_member(const struct net_join *j,
                             uint32_t member,
                             struct net_peer *ret,
@@ -98,11 +109,14 @@ static int join_dial_member(const struct net_join *j,
     const struct peer *p = &j->by_rank[rank];
     int fd = -1;
     const struct auth_server server = {p->addr, p->port, .is_patient = true};
+    struct dialing dialing = {j->w, rank};
     const struct auth_claim claim = {.id = j->id,
                                      .mine = ROLE_DATA,
                                      .theirs = ROLE_DATA,
                                      .number = j->ranks[j->me],
-                                     .deadline_ns = j->deadline_ns};
+                                     .deadline_ns = j->deadline_ns,
+                                     .interrupted = join_interrupted,
+                                     .arg = &dialing};
     int rc = auth_connect(&server, &claim, &fd, &keys, err);
     if (rc < 0)
         return err_prefix(err, "connect to rank %u (host %s)", rank, p->host);
