@@ -6,7 +6,7 @@
  *      '------------ ask_turn_end: back-off -------'
  *
  * Invariants
- *  1. A job is here from a sync that found its worker 0 running until a sync that did not,
+ *  1. A job is here from a sync that found the pod to ask running until a sync that did not,
  *     or until the store says that it is finished or absent. What belongs to a pod (token,
  *     report) is dropped with it.
  *  2. A token exists in the vault, and while a query is open in that. A refused token is
@@ -205,7 +205,7 @@ void ask_set(struct asker *a,
     if (j && target->address && ask_job_is_at(j, job->uid, target))
         return;
     if (j)
-        ask_forget(a, j, -ENOENT, "worker 0 has ended or was replaced");
+        ask_forget(a, j, -ENOENT, "the pod that was asked has ended or was replaced");
     if (target->address)
         ask_add(a, key, job, target);
 }
@@ -436,7 +436,7 @@ void ask_query(struct asker *a,
 
     if (!j) {
         fn(arg, -ENOENT, NULL, 0,
-           "no agent can be asked: worker 0 does not run, or the job has no agents");
+           "no agent can be asked: its pod does not run, or the job has none");
         return;
     }
     ask_desk_open(a->desk,

@@ -201,10 +201,13 @@ int online_agent(const struct job_view *v,
                  char ret_pod[128],
                  const char **ret_container)
 {
-    const struct node *first =
-        node_item(node_at(v->spec, "replicaSpecs.Worker.template.spec.containers"), 0);
+    const struct node *sets = node_get(v->spec, "replicaSpecs");
+    const struct node *set = v->is_elastic ? node_get(sets, "Launcher") : NULL;
+    const struct node *first;
 
-    if (!v->is_agent)
+    set = set ? set : node_get(sets, "Worker"); /* the operator's launcher is a copy */
+    first = node_item(node_at(set, "template.spec.containers"), 0);
+    if (!v->is_agent && !v->is_elastic)
         return online_fail(v,
                            v->is_tensorflow ? "its ranks have no agent that reports: "
                                               "framework tensorflow"
@@ -212,7 +215,8 @@ int online_agent(const struct job_view *v,
                                ? "its ranks have no agent that reports: an MPIJob"
                                : "its ranks have no agent that reports: its launcher "
                                  "starts them");
-    (void)snprintf(ret_pod, 128, "%.100s-worker-0", v->name);
+    (void)snprintf(ret_pod, 128, "%.100s-%s-0", v->name,
+                   v->is_elastic ? "launcher" : "worker");
     *ret_container = node_str(first, "name");
     if (!*ret_container)
         return cli_fail("the job has no container");

@@ -30,7 +30,8 @@ int online_tree(struct cli *c,
                 struct build *b,
                 const struct node *tree,
                 const char *allowed);
-/* The pod whose agent answers for the job, and its first container. 1: printed why not. */
+/* The pod that answers for the job (worker 0's agent, or the launcher of an elastic job),
+ * and its first container. 1: printed why not. */
 int online_agent(const struct job_view *v,
                  char ret_pod[128],
                  const char **ret_container);

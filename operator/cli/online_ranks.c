@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* top, stacks, logs, timeline: what only the pods know. top and stacks ask worker 0's agent
- * by kubectl exec; nothing else has its address and token. */
+/* top, stacks, logs, timeline: what only the pods know. top and stacks ask worker 0's agent,
+ * or the launcher of an elastic job, by kubectl exec; nothing else has its address and
+ * token. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,7 +20,7 @@
 #define TOP_EVERY_MS   5000
 #define LINE_MAX_BYTES (1u << 20)
 
-/* kubectl exec in worker 0; the caller adds the command. */
+/* kubectl exec; the caller adds the command. */
 static struct kubectl *
 exec_in(struct cli *c, const struct job_view *v, const char *pod, const char *container)
 {
@@ -360,8 +361,11 @@ int online_timeline(struct cli *c)
     char text[128];
     int rc;
 
-    if (online_job(c, c->args.word[0], &v) != 0
-        || online_agent(&v, text, &container) != 0)
+    if (online_job(c, c->args.word[0], &v) != 0)
+        return 1;
+    if (v.is_elastic)
+        return online_fail(&v, "rank 0, which has the timeline, may be in any pod of an elastic job");
+    if (online_agent(&v, text, &container) != 0)
         return 1;
     name = arena_strdup(&c->arena, text);
     if (!name)

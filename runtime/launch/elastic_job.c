@@ -22,6 +22,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
+#include "runtime/contract/env_reader.h"
 #include "runtime/launch/core/elastic_slots.h"
 #include "runtime/launch/core/message.h"
 #include "runtime/launch/elastic_run.h"
@@ -411,11 +412,18 @@ static int run_open_lead(struct elastic_run *r, struct err *err)
     return rc;
 }
 
+static const char *run_getenv(void *arg, const char *name)
+{
+    (void)arg;
+    return getenv(name);
+}
+
 /* A job with a name of its own may be led by one horovodrun after another, which must
  * have the same keys. Only hvd-agent serve keeps processes without a horovodrun. The
  * operator gives a name to each job, however its launcher reaches the hosts. */
 static int run_name_job(struct elastic_run *r, struct err *err)
 {
+    const struct env_reader env = {run_getenv, NULL, err};
     const char *name = getenv("HVD_ELASTIC_JOB");
     uint64_t keep_ms = r->c->options->timeout_ms;
 
@@ -431,7 +439,7 @@ static int run_name_job(struct elastic_run *r, struct err *err)
     (void)snprintf(r->e.job_id, sizeof(r->e.job_id), "horovodrun/%s", name);
     sha256_digest(r->e.job_id, strlen(r->e.job_id), r->e.seed);
     r->e.keep_ms = keep_ms < UINT32_MAX ? (uint32_t)keep_ms : UINT32_MAX;
-    return 0;
+    return env_port(&env, "HVD_STATUS_PORT", &r->status_port);
 }
 
 static int run_prepare(struct elastic_run *r, struct err *err)

@@ -45,6 +45,8 @@ void run_open_live(struct elastic_run *r)
     live_lead_meet(&r->live, 0, (uint32_t)r->c->job->hosts->n);
     live_door_write_token(r->c->job->dir, &r->token);
     live_door_open(&r->door, r->c->job->dir, &r->token, r->e.job_id, &r->live);
+    if (r->status_port > 0)
+        live_door_open_network(&r->door, r->status_port, &r->root);
 }
 
 void run_close_live(struct elastic_run *r)

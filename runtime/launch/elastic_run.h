@@ -28,6 +28,7 @@ struct elastic_run {
     struct discovery_watch discovery;
     struct live_lead live;
     struct live_door door;
+    uint16_t status_port; /* HVD_STATUS_PORT; 0: only this host sees the live report */
     uint32_t live_generation; /* of the world that live has; 0: none */
     struct pollfd *fds;
     uint64_t start_ns; /* time for an agent to connect */

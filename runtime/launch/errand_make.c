@@ -45,6 +45,7 @@ static bool variable_is_local(const char *pair)
         "TMPDIR",
         "HVD_SSH",
         "HVD_ELASTIC_JOB", /* of this job, not of one in it */
+        "HVD_STATUS_PORT",
         "DBUS_SESSION_BUS_ADDRESS"};
     size_t len = strcspn(pair, "=");
     static const char masked[] = "CUDA_VISIBLE_DEVICES";

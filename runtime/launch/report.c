@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The job, its token and where worker 0's agent is come from the same variables as for
- * `hvd-agent run`: in a pod of the operator they are those of the container. Called by
+ * `hvd-agent run`, or those of horovodrun for an elastic job: in a pod of the operator they
+ * are those of the container. Called by
  * agent_main.c. */
 #include "runtime/launch/report.h"
 
@@ -14,6 +15,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 #include "runtime/contract/agent_env.h"
+#include "runtime/contract/env_reader.h"
 #include "runtime/live/live_ask.h"
 #include "runtime/live/live_text.h"
 
@@ -190,11 +192,30 @@ int report_make(const struct report_source *a,
     return rc < 0 ? rc : strbuf_status(out);
 }
 
+/* In the launcher of an elastic job: its horovodrun is asked. */
+static int report_find_launcher(struct report_source *ret, struct err *err)
+{
+    const struct env_reader r = {report_read_env, NULL, err};
+    char path[CONTRACT_PATH_MAX];
+    int rc = env_port(&r, "HVD_STATUS_PORT", &ret->port);
+
+    rc = rc < 0 ? rc
+                : env_text(&r, "HVD_TOKEN_FILE", AGENT_TOKEN_PATH, path, sizeof(path));
+    rc = rc < 0 ? rc : token_read_file(path, &ret->token, err);
+    (void)snprintf(ret->address, sizeof(ret->address), "127.0.0.1");
+    (void)snprintf(ret->job_id, sizeof(ret->job_id), "horovodrun/%s",
+                   getenv("HVD_ELASTIC_JOB"));
+    return rc;
+}
+
 static int report_find_source(struct report_source *ret, struct err *err)
 {
     struct agent_env env;
-    int rc = agent_env_parse(report_read_env, NULL, &env, err);
+    int rc;
 
+    if (getenv("HVD_ELASTIC_JOB") && getenv("HVD_STATUS_PORT"))
+        return report_find_launcher(ret, err);
+    rc = agent_env_parse(report_read_env, NULL, &env, err);
     rc = rc < 0 ? rc : token_read_file(env.token_file, &ret->token, err);
     if (rc < 0)
         return rc;

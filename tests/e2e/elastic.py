@@ -146,6 +146,32 @@ def a_deleted_worker_is_replaced_and_other_workers_stay() -> None:
     stop(job)
 
 
+def condition(ns: str, name: str, kind: str) -> dict:
+    return next((c for c in status_of(name, ns).get("conditions", []) if c["type"] == kind), {})
+
+
+@suite.test
+def progress_and_a_stall_of_an_elastic_job_are_in_its_status() -> None:
+    ns = namespace("e2e-elastic-progress")
+    apply(elastic(ns, "el", 2), ns)
+    job = Watched(ns, "el")
+    wait_state("el", ns, "Running")
+    job.trains(2)
+    wait("progress", lambda: status_of("el", ns).get("progress", {}).get("step", 0) > 0, 120)
+    pod, pid = next((p, i) for p, i in job.processes(2).items() if p == "el-worker-1")
+    kubectl("exec", "-n", ns, pod, "--", "kill", "-STOP", str(pid))
+    begin = time.monotonic()
+    stalled = wait(
+        "Stalled", lambda: (c := condition(ns, "el", "Stalled")).get("reason") == "Stopped" and c, 120
+    )
+    print(f"# Stalled {time.monotonic() - begin:.1f} s after SIGSTOP: {stalled['message']}")
+    node = get("pod", pod, ns)["spec"]["nodeName"]
+    expect(pod in stalled["message"] and node in stalled["message"], "it names pod and node", stalled)
+    kubectl("exec", "-n", ns, pod, "--", "kill", "-CONT", str(pid))
+    wait("it continues", lambda: condition(ns, "el", "Stalled").get("status") == "False", 120)
+    stop(job)
+
+
 def stop(job: Watched) -> None:
     """Ends the training, and the job with success."""
     kubectl("exec", "-n", job.ns, f"{job.name}-worker-0", "--", "touch", "/tmp/end")

@@ -41,6 +41,7 @@ def train(state):
         model(torch.ones(4, 10)).pow(2).mean().backward()
         optimizer.step()
         state.step += 1
+        hvd.progress(step=state.step)
         with open("/tmp/step", "w") as f:
             f.write(f"{state.step}\n")
         if state.step % 20 == 0 and hvd.rank() == 0:

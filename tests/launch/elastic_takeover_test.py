@@ -5,14 +5,16 @@
 usage: elastic_takeover_test.py [PART OF A NAME ...]
 """
 
+import json
 import os
 import signal
+import subprocess
 import sys
 
 from agent_test import AGENT, free_port
 from elastic_job import ADDED, Job, formed
 from launched import environment, start
-from tap import Program, has, main, same, secret, wait_until
+from tap import DEADLINE_S, Program, has, main, same, secret, wait_until
 
 TERM = 1 << 16  # of generations
 
@@ -165,6 +167,30 @@ def test_a_leader_that_was_cut_off_leads_the_same_processes_again(folder):
     same((world.generation, world.rank, world.n_new), (TERM + 2, 0, 0))
     a.do("os._exit(0)")
     named.end()
+
+
+def report_of(named, **more):
+    return subprocess.run(
+        [AGENT, "report", "--json"], env={**named.env, **more}, capture_output=True, text=True, timeout=DEADLINE_S
+    )
+
+
+def test_the_operator_can_ask_for_the_live_report(folder):
+    port = str(free_port())
+    named = Named(folder, "-np", "2", "--min-np", "1", "-H", "localhost:2", HVD_STATUS_PORT=port)
+    named.job.world(0, 1)
+    report = report_of(named, HVD_TOKEN_FILE=named.token)
+    same(report.returncode, 0, report.stderr)
+    same(json.loads(report.stdout)["ranks"], 2)
+    os.makedirs(f"{folder}/other")
+    refused = report_of(named, HVD_TOKEN_FILE=secret(f"{folder}/other", text="6a" * 32 + "\n"))
+    same(refused.returncode, 1, refused.stdout)
+    has(refused.stderr, "token")
+    named.lose_leader()
+    named.lead_again()
+    same(json.loads(report_of(named, HVD_TOKEN_FILE=named.token).stdout)["generation"], 1)
+    named.job.run.signal(signal.SIGINT)
+    named.end(128 + signal.SIGINT)
 
 
 def test_processes_are_stopped_when_no_leader_comes(folder):

@@ -36,19 +36,19 @@ static struct node *live_read(struct live_world *w, const char *json)
     return o;
 }
 
-static const struct pod *live_pod(struct live_world *w, uint32_t i)
+static const struct pod *live_pod(struct live_world *w, const char *role, uint32_t i)
 {
     struct pod *p = arena_alloc(&w->a, sizeof(*p));
     const char *json = arena_printf(
         &w->a,
-        "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo-worker-%u\",\"uid\":\"p%"
+        "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo-%s-%u\",\"uid\":\"%c%"
         "u\","
         "\"labels\":{\"ringmaster.dev/job-name\":\"demo\",\"ringmaster.dev/job-role\":"
-        "\"worker\",\"ringmaster.dev/generation\":\"1\"},\"annotations\":{"
+        "\"%s\",\"ringmaster.dev/generation\":\"1\"},\"annotations\":{"
         "\"ringmaster.dev/world\":\"1 2\"},\"ownerReferences\":[{\"controller\":true,"
         "\"kind\":\"HorovodJob\",\"uid\":\"u\"}]},\"spec\":{\"nodeName\":\"n%u\"},"
-        "\"status\":{\"phase\":\"%s\",\"podIP\":\"10.0.0.%u\"}}",
-        i, i, i, w->phase, i);
+        "\"status\":{\"phase\":\"%s\",\"podIP\":\"10.0.0.%u%u\"}}",
+        role, i, *role == 'w' ? 'p' : 'l', i, role, i, w->phase, *role == 'l', i);
 
     assert_non_null(json);
     assert_int_equal(pod_decode(KUBE_JOB, live_read(w, json),
@@ -72,7 +72,7 @@ static void live_decide(struct live_world *w)
         .runtime_image = "r", .cluster_domain = "", .gang_scheduler = ""};
     const struct sync_outcome outcome = {.reason = "", .message = ""};
     const struct priorities none = {0};
-    struct worker workers[2];
+    struct worker workers[2], launcher;
     struct observed seen = {.live_wall_s = NOW_S - 2};
     struct question q = {.seen = &seen,
                          .outcome = &outcome,
@@ -93,8 +93,12 @@ static void live_decide(struct live_world *w)
     assert_string_equal(strbuf_str(&problems), "");
     strbuf_release(&problems);
     for (uint32_t i = 0; i < 2; i++)
-        workers[i] = (struct worker){.state = WORKER_SEEN, .pod = live_pod(w, i)};
+        workers[i] =
+            (struct worker){.state = WORKER_SEEN, .pod = live_pod(w, "worker", i)};
     seen.crew[ROLE_WORKER] = (struct crew){.w = workers, .n = 2};
+    launcher = (struct worker){.state = WORKER_SEEN, .pod = live_pod(w, "launcher", 0)};
+    if (strstr(w->spec, "elasticPolicy"))
+        seen.crew[ROLE_LAUNCHER] = (struct crew){.w = &launcher, .n = 1};
     seen.live = w->has_report ? &w->r : NULL;
     for (int k = 0; k < KUBE_KIND_COUNT; k++)
         seen.fact[k].state = FACT_THERE;
@@ -314,7 +318,7 @@ UNIT_TEST(the_agent_of_worker_0_is_asked_while_it_runs)
 
     live_open(&w);
     live_run(&w);
-    assert_string_equal(w.d.ask.address, "10.0.0.0");
+    assert_string_equal(w.d.ask.address, "10.0.0.00");
     assert_int_equal(w.d.ask.port, 7171);
     assert_string_equal(w.d.ask.run, "p0");
     assert_string_equal(w.d.ask.secret, "demo-token");
@@ -327,6 +331,30 @@ UNIT_TEST(the_agent_of_worker_0_is_asked_while_it_runs)
     assert_null(w.d.ask.address);
     w.phase = "Running";
     w.spec = "\"framework\":\"tensorflow\",";
+    live_decide(&w);
+    assert_null(w.d.ask.address);
+    arena_release(&w.a);
+}
+
+UNIT_TEST(the_launcher_of_an_elastic_job_is_asked)
+{
+    struct live_world w;
+
+    live_open(&w);
+    w.spec = "\"elasticPolicy\":{\"minReplicas\":1,\"maxReplicas\":2},";
+    live_run(&w);
+    assert_string_equal(w.d.ask.address, "10.0.0.10");
+    assert_int_equal(w.d.ask.port, 7171);
+    assert_string_equal(w.d.ask.run, "l0");
+    assert_string_equal(w.d.ask.secret, "demo-token");
+    assert_string_equal(w.d.ask.job_id, "horovodrun/u");
+    live_stall(&w, "rank 0 on demo-worker-1 is stopped"); /* not on worker 0 */
+    w.r.stall.rank = 0;
+    (void)snprintf(w.r.stall.host, sizeof(w.r.stall.host), "demo-worker-1.demo.ns.svc");
+    live_decide(&w);
+    live_expect_condition(&w, "Stalled", "True", "Stopped",
+                          "rank 0 on demo-worker-1 is stopped (node n1)");
+    w.phase = "Pending";
     live_decide(&w);
     assert_null(w.d.ask.address);
     arena_release(&w.a);

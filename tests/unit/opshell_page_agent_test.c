@@ -134,8 +134,8 @@ UNIT_TEST(an_agent_that_cannot_be_asked_becomes_a_sentence)
     world_put_job(&w, "Running");
     check_answer(
         &w, PAGE_STACKS, 0, 404,
-        "{\"error\":\"no agent can be asked: worker 0 does not run, or the job has "
-        "no agents\"}");
+        "{\"error\":\"no agent can be asked: its pod does not run, or the job has "
+        "none\"}");
     world_put_agent(&w, w.agent_port);
     check_answer(&w, PAGE_RANKS, 0, 502, "{\"error\":\"the list of ranks is cut\"}");
     world_end(&w);
@@ -174,8 +174,8 @@ UNIT_TEST(a_question_ends_with_its_job_and_with_the_leadership)
     world_put_agent(&w, 0); /* worker 0 is gone */
     assert_int_equal(ended.n, 1);
     assert_int_equal(ended.http, 404);
-    assert_string_equal(ended.body,
-                        "{\"error\":\"worker 0 has ended or was replaced\"}");
+    assert_string_equal(
+        ended.body, "{\"error\":\"the pod that was asked has ended or was replaced\"}");
     world_put_agent(&w, w.agent_port);
     viewer_ask(&w, &deposed, PAGE_RANKS, 0);
     viewer_ask(&w, &cancelled, PAGE_RANKS, 0);

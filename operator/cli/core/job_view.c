@@ -81,6 +81,7 @@ static void view_hvd(struct job_view *v, const struct job_meta *meta)
     v->has_launcher = job->role[ROLE_LAUNCHER].is_set;
     v->is_tensorflow = job->framework == FRAMEWORK_TENSORFLOW;
     v->is_agent = !v->is_tensorflow && !v->has_launcher;
+    v->is_elastic = job->elastic.is_set;
     v->is_suspended = job->run.is_suspended;
 }
 

@@ -17,6 +17,7 @@ struct job_view { /* strings and trees belong to the document and the arena */
     const char *queue;                    /* of Kueue; NULL: none */
     uint32_t n_workers, slots;
     bool has_launcher, is_tensorflow, is_agent, is_suspended, is_final;
+    bool is_elastic; /* its launcher runs horovodrun, which knows the ranks */
 };
 
 struct show { /* how to print */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ranks of a job, from the records that worker 0's agent keeps. */
+/* The ranks of a job, from the records that worker 0's agent or the launcher keeps. */
 #include "operator/cli/core/job_view.h"
 
 #include <stdio.h>
@@ -42,8 +42,9 @@ top_tree(struct build *b, const struct job_view *v, const struct node *ranks)
             if (node_get(r, copied[i]))
                 node_set(b, o, copied[i], node_copy(b, node_get(r, copied[i])));
         }
-        node_set_int(b, o, "worker",
-                     node_int(r, "rank", 0) / (int64_t)(v->slots ? v->slots : 1));
+        if (!v->is_elastic) /* else it may be on any worker */
+            node_set_int(b, o, "worker",
+                         node_int(r, "rank", 0) / (int64_t)(v->slots ? v->slots : 1));
         put_share(b, o, "stepsPerSecond", steps, age_s);
         put_share(b, o, "cores", number_of(r, "cpuSeconds"), age_s);
         put_share(b, o, "blocked", number_of(r, "blockedNanoseconds") / 1e9, age_s);

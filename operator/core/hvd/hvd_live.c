@@ -15,6 +15,7 @@
 #include "operator/core/hvd/hvd_live.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "operator/core/hvd/hvd_condition.h"
@@ -24,11 +25,22 @@
 
 /* --- where to ask ----------------------------------------------------------------- */
 
-static const struct pod *worker_pod(const struct observed *seen, uint32_t index)
+static const struct pod *
+crew_pod(const struct observed *seen, enum role role, uint32_t index)
 {
-    const struct crew *c = &seen->crew[ROLE_WORKER];
+    const struct crew *c = &seen->crew[role];
 
     return index < c->n && c->w[index].state == WORKER_SEEN ? c->w[index].pod : NULL;
+}
+
+/* NULL: there is none. */
+static const struct pod *live_pod(const struct verdict_query *q)
+{
+    if (q->job->elastic.is_set)
+        return crew_pod(q->seen, ROLE_LAUNCHER, 0);
+    return pod_part(q->job, ROLE_WORKER) == PART_RANKS
+               ? crew_pod(q->seen, ROLE_WORKER, 0)
+               : NULL;
 }
 
 static const char *copy_or_fail(struct arena *a, const char *s, int *rc)
@@ -45,15 +57,18 @@ int hvd_live_target(const struct verdict_query *q,
                     struct arena *a,
                     struct ask_target *ret)
 {
-    const struct pod *p = worker_pod(q->seen, 0);
+    const struct pod *p = live_pod(q);
     char id[JOB_ID_MAX], secret[OBJECT_NAME_SIZE];
     int rc = 0;
 
     *ret = (struct ask_target){0};
-    if (!state_is_live(v->state) || pod_part(q->job, ROLE_WORKER) != PART_RANKS || !p
-        || p->phase != POD_RUNNING || p->has_exit || !*p->ip)
+    if (!state_is_live(v->state) || !p || p->phase != POD_RUNNING || p->has_exit
+        || !*p->ip)
         return 0;
-    object_job_id(q->job, id);
+    if (q->job->elastic.is_set)
+        (void)snprintf(id, sizeof(id), "horovodrun/%s", q->job->meta.uid);
+    else
+        object_job_id(q->job, id);
     object_name(q->job, KUBE_SECRET, secret);
     *ret = (struct ask_target){.port = AGENT_DEFAULT_PORT,
                                .address = copy_or_fail(a, p->ip, &rc),
@@ -128,6 +143,20 @@ static enum live_change live_change_of(struct build *b,
     return was ? CHANGE_END : CHANGE_NONE;
 }
 
+/* The worker with this host name, of which a rank of an elastic job may be any. */
+static const struct pod *worker_of_host(const struct observed *seen, const char *host)
+{
+    const size_t n = strcspn(host, ".");
+
+    for (uint32_t i = 0; i < seen->crew[ROLE_WORKER].n; i++) {
+        const struct pod *p = crew_pod(seen, ROLE_WORKER, i);
+
+        if (p && strlen(p->name) == n && strncmp(p->name, host, n) == 0)
+            return p;
+    }
+    return NULL;
+}
+
 /* Of the rank that the report names. */
 static const char *live_node_of(const struct verdict_query *q,
                                 const struct live_row *row)
@@ -140,7 +169,11 @@ static const char *live_node_of(const struct verdict_query *q,
 
     if (rank < 0)
         return "";
-    p = worker_pod(q->seen, is_stall ? (uint32_t)rank / slots : r->straggler.worker);
+    if (q->job->elastic.is_set)
+        p = worker_of_host(q->seen, is_stall ? r->stall.host : r->straggler.host);
+    else
+        p = crew_pod(q->seen, ROLE_WORKER,
+                     is_stall ? (uint32_t)rank / slots : r->straggler.worker);
     return p ? p->node : "";
 }
 

@@ -8,8 +8,9 @@
 #include "operator/core/front.h"
 #include "operator/core/hvd/hvd_verdict.h"
 
-/* The agent of worker 0, while its container runs and the job is not over. Jobs with a
- * launcher or with TensorFlow's tasks have no such agent. -ENOMEM. */
+/* The agent of worker 0, or horovodrun in the launcher of an elastic job, while its
+ * container runs and the job is not over. Other jobs with a launcher and those with
+ * TensorFlow's tasks have neither. -ENOMEM. */
 int hvd_live_target(const struct verdict_query *q,
                     const struct hvd_verdict *v,
                     struct arena *a,

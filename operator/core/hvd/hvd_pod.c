@@ -226,6 +226,8 @@ static void declare_ports(struct pod_build *m)
 
     if (on_host && part == PART_RANKS && m->index == 0)
         declare_port(m, "hvd-checkin", AGENT_DEFAULT_PORT);
+    if (on_host && part == PART_LAUNCH && m->job->elastic.is_set)
+        declare_port(m, "hvd-status", AGENT_DEFAULT_PORT);
     if (on_host && part == PART_SERVE)
         declare_port(m, "hvd-agent",
                      hvd_own_port(m->first, "HVD_AGENT_PORT", AGENT_SERVE_PORT));
@@ -370,6 +372,8 @@ static void add_elastic(struct pod_build *m, struct err *err)
     if (m->b->status == 0)
         m->b->status = inject_env(m->b, m->first, &a, err);
     inject_variable(m->b, m->first, ENV_ELASTIC, m->job->meta.uid);
+    inject_variable(m->b, m->first, ENV_STATUS_PORT,
+                    arena_printf(m->b->arena, "%d", AGENT_DEFAULT_PORT));
     add_world(m);
 }
 
