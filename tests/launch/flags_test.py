@@ -236,13 +236,14 @@ def test_the_discovery_script_names_the_hosts(folder):
 
 SRUN = """#!/bin/sh
 echo "$*" >>{folder}/srun
+case $* in *"--nodelist no-host1 "*) sleep 1 ;; esac
 while [ "${{1#-}}" != "$1" ]; do case $1 in --jobid | --nodelist) shift ;; esac; shift; done
 exec "$@"
 """
 
 
 def test_slurm_starts_agents_by_srun(folder):
-    """srun is a stand-in that runs the agent here: of node names, none needs to exist."""
+    """srun is a stand-in that runs the agent here: of node names, none needs to exist. One node is late."""
     os.mkdir(f"{folder}/bin")
     executable(f"{folder}/bin/srun", SRUN.format(folder=folder))
     env = environment(

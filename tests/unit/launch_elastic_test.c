@@ -83,6 +83,38 @@ UNIT_TEST(programs_without_worlds_run_to_their_ends)
     assert_true(e.has_ended_well);
 }
 
+UNIT_TEST(programs_without_worlds_are_started_on_hosts_that_come_later)
+{
+    job_begin(3, 1, 3, 3);
+    worker_comes(1);
+    leader_does("start 1");
+    slot_succeeds(1);
+    leader_does("");
+    worker_comes(0);
+    leader_does("start 0");
+    slot_succeeds(0);
+    leader_does("");
+    worker_comes(2);
+    leader_does("start 2");
+    slot_succeeds(2);
+    leader_does("end");
+    assert_true(e.has_ended_well);
+}
+
+UNIT_TEST(programs_without_worlds_whose_hosts_do_not_come_fail_the_job)
+{
+    job_begin(3, 1, 3, 3);
+    worker_comes(1);
+    leader_does("start 1");
+    slot_succeeds(1);
+    leader_does("");
+    assert_true(elastic_next_ns(&e) == now + 600 * S);
+    now += 600 * S;
+    leader_does("end");
+    assert_false(e.has_ended_well);
+    assert_string_equal(e.why, "1 of 3 processes were started");
+}
+
 UNIT_TEST(a_job_of_fixed_size_waits_for_the_replacement)
 {
     job_runs(2, 2, 4, 4);

@@ -34,6 +34,7 @@
 #include <string.h>
 
 #include "runtime/base/mem.h"
+#include "runtime/launch/core/elastic_finish.h"
 #include "runtime/launch/core/elastic_handover.h"
 #include "runtime/launch/core/elastic_loops.h"
 #include "runtime/launch/core/elastic_places.h"
@@ -300,73 +301,7 @@ void elastic_take_commit(struct elastic *e, uint32_t generation)
     elastic_forget_loops(e);
 }
 
-/* --- a new leader ----------------------------------------------------------------- */
-
-void elastic_take_over(struct elastic *e, uint32_t term, uint64_t until_ns)
-{
-    e->term = term;
-    e->is_adopting = true;
-    e->leave_ns = until_ns;
-}
-
-void elastic_know_leaders(struct elastic *e, uint32_t n_leaders, uint32_t generation)
-{
-    uint32_t term = n_leaders;
-
-    if (generation > 0 && generation >> ELASTIC_TERM_BITS >= term)
-        term = (generation >> ELASTIC_TERM_BITS) + 1;
-    if (e->is_adopting && term > e->term)
-        e->term = term;
-}
-
-void elastic_end_take_over(struct elastic *e, uint64_t by_ns)
-{
-    if (e->is_adopting && by_ns < e->leave_ns)
-        e->leave_ns = by_ns;
-}
-
-void elastic_take_over_again(struct elastic *e)
-{
-    if (e->state != ELASTIC_WAITING)
-        return;
-    e->generation = e->n_members = 0; /* as its members report it */
-    e->is_break_due = e->has_notified = false;
-    e->join_ns = 0;
-    elastic_take_over(e, e->term, e->wait_ns);
-}
-
-static enum slot_state process_state(const struct elastic_process *p)
-{
-    if (p->is_done)
-        return SLOT_DONE;
-    if (p->is_member)
-        return SLOT_MEMBER;
-    if (p->is_waiting)
-        return SLOT_READY;
-    return p->generation > 0 ? SLOT_ENDING : SLOT_STARTING;
-}
-
-void elastic_adopt(struct elastic *e, uint32_t slot, const struct elastic_process *p)
-{
-    struct elastic_slot *s;
-
-    if (slot >= e->n_slots || !e->is_adopting)
-        return;
-    elastic_know_leaders(e, 0, p->generation);
-    s = &e->slots[slot];
-    *s = (struct elastic_slot){.state = process_state(p),
-                               .until_ns = e->leave_ns + e->config.leave_ns,
-                               .is_drained = s->is_drained,
-                               .incarnation = p->incarnation,
-                               .generation = p->generation,
-                               .since = p->since,
-                               .has_committed = p->since > 0, /* as far as is known */
-                               .rank = p->rank};
-    if (p->generation > e->generation) {
-        e->generation = p->generation;
-        e->n_members = p->n_ranks;
-    }
-}
+/* --- a new leader (elastic_take_over.c) -------------------------------------------- */
 
 /* The workers have had their time. */
 static void elastic_end_adoption(struct elastic *e, uint64_t now_ns)
@@ -543,11 +478,20 @@ static bool elastic_wait_to_join(struct elastic *e, uint32_t change, uint64_t no
     return now_ns < e->join_ns;
 }
 
-static bool elastic_finish(struct elastic *e, struct elastic_action *ret)
+/* FINISHING */
+static bool
+elastic_end_all(struct elastic *e, uint64_t now_ns, struct elastic_action *ret)
 {
-    for (uint32_t i = 0; i < e->n_slots; i++)
-        if (slot_is_live(&e->slots[i]))
-            return false;
+    uint32_t slot;
+
+    switch (elastic_finish(e, now_ns, &slot)) {
+    case FINISH_WAIT:
+        return false;
+    case FINISH_START:
+        return elastic_act(e, ELASTIC_START, slot, ret);
+    case FINISH_END:
+        break;
+    }
     return elastic_end(e, e->why[0] == '\0', ret);
 }
 
@@ -568,7 +512,7 @@ bool elastic_next(struct elastic *e, uint64_t now_ns, struct elastic_action *ret
     if (elastic_stop_one(e, now_ns, ret))
         return true;
     if (e->state == ELASTIC_FINISHING)
-        return elastic_finish(e, ret);
+        return elastic_end_all(e, now_ns, ret);
     if (elastic_start_one(e, ret))
         return true;
     if (e->state == ELASTIC_WAITING)
