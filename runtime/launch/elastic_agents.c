@@ -96,7 +96,8 @@ void run_on_lost(void *arg, struct link *l)
             "a host is lost", "host=%s cause=\"%s\" retry_s=%llu", v->name, l->why,
             (unsigned long long)(v->slots > 0 ? (v->retry_ns - now_ns) / NS_PER_S : 0));
     elastic_lead_lose_worker(&r->lead, host, l->why);
-    run_lose_all(r);
+    if (!has_left)
+        run_lose_all(r);
 }
 
 void run_offer_slots(struct elastic_run *r, uint32_t host)

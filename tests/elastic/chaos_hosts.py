@@ -2,12 +2,13 @@
 """A job over hosts that are network namespaces of this machine, by hvd-agent serve; for chaos.py. Needs root.
 
     a            horovodrun, whose hosts a discovery script prints
-    b, c, d, e   hvd-agent serve, and a rank each; a size of N is the first N
+    b, c, d, e   hvd-agent serve, and a rank each; a size of N is N of them, new ones first: of 1 and then
+                 3 hosts all are replaced
 
     rank       a process that trains, SIGKILL
     agent      an hvd-agent, SIGKILL: the one that serves, which is started again, or one of the job
     cut        the cable of a host is taken out: silence, no FIN. It is put in again after less than the peer
-               timeout or more; that of a always after less, or all hosts would be lost at once
+               timeout or more. Without a all hosts are lost to horovodrun, which adopts their processes later
     launcher   horovodrun, SIGKILL; another one takes over
 
 The job has a name, so that its processes outlive horovodrun. Needs root and the installed tree (make stage).
@@ -54,13 +55,14 @@ class Led(Job):
 class Platform(disturb.Driver):
     weights = {"rank": 6, "agent": 2, "cut": 1, "launcher": 1}
     defaults = {"scale": "2,4,1,3", "hold": 15, "every": 4, "deadline": 300}
+    hands_over = True
 
     def __init__(self, args, folder):
         super().__init__(args, folder)
         self.hosts, self.serving, self.n_served = None, {}, 0
         self.due = {}  # host without an agent: when it gets one
         self.cuts = {}  # host: when it is joined again
-        self.list = os.path.join(folder, "hosts")
+        self.list, self.listed = os.path.join(folder, "hosts"), []
 
     def begin(self):
         self.hosts = Hosts(LAUNCHER + HOSTS)
@@ -101,11 +103,12 @@ class Platform(disturb.Driver):
         return Led([*self.hosts.prefix(LAUNCHER), *run, *self.train(own, *options)], own, env)
 
     def scale(self, n):
-        disturb.write_hosts(self.list, [f"{host}:1" for host in HOSTS[:n]])
+        self.listed = sorted(HOSTS, key=lambda host: host in self.listed)[:n]
+        disturb.write_hosts(self.list, [f"{host}:1" for host in self.listed])
 
     def stays(self, name, n):
         host = self.job.processes.get(name, {}).get("host")
-        return host is None or host in HOSTS[:n]
+        return host is None or host in self.listed
 
     def victims(self, kind):
         if kind == "agent":
@@ -132,8 +135,7 @@ class Platform(disturb.Driver):
                 )
 
     def cut(self, host):
-        longest = 0.3 if host in LAUNCHER else 3
-        self.cuts[host] = time.monotonic() + PEER_TIMEOUT_S * self.random.uniform(0.1, longest)
+        self.cuts[host] = time.monotonic() + PEER_TIMEOUT_S * self.random.uniform(0.1, 3)
         self.hosts.cut(host)
 
     def tick(self):

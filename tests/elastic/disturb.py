@@ -6,7 +6,7 @@ several kinds: ranks, agents, pods, nodes. With a victim some processes end. The
 a victim of it by the seed, and leaves these out:
 
  - those that end the last process which has a copy of the state. The job would rightly begin again. A copy
-   has who was in a world, lives, is no process of an earlier victim, and stays when the job shrinks.
+   has who was in a world, lives, is no process of an earlier victim, and stays when the size changes.
  - any, while two strikes have no commit after them. The third failure without a commit rightly ends a job.
  - any, while a new size takes longer than --patience, until a world has that size.
 """
@@ -42,6 +42,7 @@ class Driver:
     weights = {"rank": 1}  # kind of victim: how often it is chosen
     defaults = {}  # of the options
     can_scale = True
+    hands_over = False  # a size may replace all hosts: the state goes to the new ones
 
     def __init__(self, args, folder):
         self.args, self.folder, self.job = args, folder, None
@@ -137,7 +138,8 @@ class Scaler:
         if self.reached is None or time.monotonic() < self.reached + self.args.hold:
             return
         place = (self.place + 1) % len(self.args.scale)
-        if not any(self.driver.stays(name, self.args.scale[place]) for name in holders()):
+        size = self.args.scale[place]
+        if not self.driver.hands_over and not any(self.driver.stays(name, size) for name in holders()):
             return  # it would shrink to processes that are new
         self.place, self.reached = place, None
         self.n_changes, self.changed = self.n_changes + 1, time.monotonic()
