@@ -64,7 +64,7 @@ bench-elastic: $(O)/bin/horovodrun $(O)/bin/hvd-agent python ## how long a kille
 	@tests/setup/deb.sh build torch
 	@horovod=$$(tests/setup/horovod.sh) && tests/bench/elastic.py $(O) --horovod "$$horovod" $(ELASTIC)
 .PHONY: bench-neighbours
-bench-neighbours: $(O)/bin/horovodrun $(O)/bin/hvd-agent python ## what commits with copies on another host and snapshots of 50 MB cost a training (2 min; NEIGHBOURS=MB)
+bench-neighbours: $(O)/bin/horovodrun $(O)/bin/hvd-agent python ## what commits with copies on another host and snapshots of 50 MB cost a training (2 min; NEIGHBOURS="MB ROUNDS")
 	@tests/setup/deb.sh build torch
 	@PYTHONPATH=$(abspath $(O)/python) OMP_NUM_THREADS=1 HVD_TRANSPORT=tcp $(O)/bin/horovodrun -np 2 --min-np 2 -H localhost:1,127.0.0.2:1 \
 	    /usr/bin/python3 tests/bench/neighbours_torch.py $(NEIGHBOURS)
