@@ -364,7 +364,8 @@ int online_timeline(struct cli *c)
     if (online_job(c, c->args.word[0], &v) != 0)
         return 1;
     if (v.is_elastic)
-        return online_fail(&v, "rank 0, which has the timeline, may be in any pod of an elastic job");
+        return online_fail(
+            &v, "rank 0, which has the timeline, may be in any pod of an elastic job");
     if (online_agent(&v, text, &container) != 0)
         return 1;
     name = arena_strdup(&c->arena, text);

@@ -226,6 +226,7 @@ void crew_describe(const struct member_crew *c,
 void crew_renumber(struct member_crew *c, uint32_t first)
 {
     c->c.first = first;
+    local_ranks_renumber(c->ranks, first);
 }
 
 uint32_t crew_generation(const struct member_crew *c)

@@ -35,8 +35,10 @@ static void entry_close(struct live_entry *x)
     fd_close(&x->listen_fd);
 }
 
-static int live_door_write_file(
-    const struct live_door *d, const char *dir, uint16_t port, struct err *err)
+static int live_door_write_file(const struct live_door *d,
+                                const char *dir,
+                                uint16_t port,
+                                struct err *err)
 {
     char path[CONTRACT_PATH_MAX + 16], text[JOB_ID_MAX + 64];
     int n = snprintf(text, sizeof(text), "%u %d %s\n", port, (int)getpid(), d->job_id);

@@ -220,6 +220,12 @@ int local_ranks_start_one(struct local_ranks *l,
     return rc;
 }
 
+void local_ranks_renumber(struct local_ranks *l, uint32_t first)
+{
+    for (uint32_t i = 0; i < l->c.n; i++)
+        output_set_rank(&l->output, i, first + i);
+}
+
 void local_ranks_stop_one(struct local_ranks *l, uint32_t i)
 {
     struct rank *r = &l->ranks[i];

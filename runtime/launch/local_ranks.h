@@ -89,6 +89,8 @@ int local_ranks_start_one(struct local_ranks *l,
                           uint32_t i,
                           int *ret_code,
                           struct err *err);
+/* The output of the i-th process has the number first + i from now on. */
+void local_ranks_renumber(struct local_ranks *l, uint32_t first);
 /* SIGTERM, 5 s, SIGKILL; its event is then an expected one. */
 void local_ranks_stop_one(struct local_ranks *l, uint32_t i);
 /* Waits for an event, at most until the deadline, and handles it. fds are polled too;

@@ -190,5 +190,29 @@ def test_a_host_on_which_no_process_works_is_retired(folder):
         job.end(0)
 
 
+def test_the_next_leader_numbers_the_hosts_in_another_order(folder):
+    serve_test.HOSTS = hosts()
+    commands = []
+    with serve_test.Serving(folder, "bc") as s:
+
+        def starts(*words):
+            commands.append(words)
+            env = {**QUICK, "HVD_ELASTIC_JOB": f"job {folder}"}
+            return s.start(*words, env=env, tag=f"run{len(commands)}")
+
+        job = Job(folder, "-np", "2", "--min-np", "1", "--verbose", "-H", "b,c", starts=starts)
+        b, c = job.world(0, 1)
+        job.run.signal(signal.SIGKILL)
+        same(job.run.end(), 137)
+        job.run = starts(*("c,b" if word == "b,c" else word for word in commands[0]))
+        job.said("a process is adopted slot=1 host=b world=1 rank=0")
+        job.said("a process is adopted slot=0 host=c world=1 rank=1")
+        has(b.says("still here"), "[0]<stdout>:")
+        has(c.says("still here, too"), "[1]<stdout>:")
+        for m in b, c:
+            m.do("os._exit(0)")
+        job.end(0)
+
+
 if __name__ == "__main__":
     main(globals())

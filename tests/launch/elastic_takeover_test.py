@@ -171,7 +171,11 @@ def test_a_leader_that_was_cut_off_leads_the_same_processes_again(folder):
 
 def report_of(named, **more):
     return subprocess.run(
-        [AGENT, "report", "--json"], env={**named.env, **more}, capture_output=True, text=True, timeout=DEADLINE_S
+        [AGENT, "report", "--json"],
+        env={**named.env, **more},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
     )
 
 

@@ -29,7 +29,7 @@ test-launch: $(LAUNCH_TEST_BINS) ## end-to-end tests of horovodrun and hvd-agent
 	    prove --directives --failures --comments -e python3 $(or $(RM_ONLY),$(addprefix tests/launch/,horovodrun_test.py flags_test.py config_test.py \
 	        peer_test.py signals_test.py agent_test.py start_test.py await_test.py world_hosts_test.py scale_test.py \
 	        metrics_test.py trainer_test.py report_test.py status_test.py install_test.py gpu_test.py output_test.py \
-	        elastic_test.py elastic_spares_test.py elastic_takeover_test.py))
+	        elastic_test.py elastic_discovery_test.py elastic_spares_test.py elastic_takeover_test.py))
 
 .PHONY: test-remote
 test-remote: $(LAUNCH_TEST_BINS) $(LAUNCH_MPI) $(PY_TREE) ## horovodrun over several hosts, by ssh and by hvd-agent serve; needs root

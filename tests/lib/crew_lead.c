@@ -148,7 +148,7 @@ static bool crew_any_has_state(const struct crew *c)
 }
 
 /* Another process could take over the state of this one, and no other one has it. A new
- * leader does not know who has it. */
+ * leader does not know which processes have it. */
 static bool crew_is_last_with_state(const struct crew *c, uint32_t slot)
 {
     const struct elastic *e = &c->leader;
