@@ -12,6 +12,8 @@
     launcher   horovodrun, SIGKILL; another one takes over
 
 The job has a name, so that its processes outlive horovodrun. Needs root and the installed tree (make stage).
+A horovodrun that takes the job over, or again, knows the hosts of its list only. So the list stays while it is
+away, and horovodrun is not struck while processes are left on hosts that are not listed any more.
 """
 
 import os
@@ -31,6 +33,7 @@ LAUNCHER, HOSTS = "a", "bcde"  # as many as disturb.BOUNDS has
 PYTHON = "/usr/bin/python3"
 PEER_TIMEOUT_S = 5
 AGAIN_S = 1  # until an agent or horovodrun is started again
+SEEN_S = 15  # after horovodrun was away: until it has all hosts again
 
 
 class Led(Job):
@@ -63,6 +66,7 @@ class Platform(disturb.Driver):
         self.due = {}  # host without an agent: when it gets one
         self.cuts = {}  # host: when it is joined again
         self.list, self.listed = os.path.join(folder, "hosts"), []
+        self.away = 0  # when horovodrun was away last
 
     def begin(self):
         self.hosts = Hosts(LAUNCHER + HOSTS)
@@ -113,16 +117,24 @@ class Platform(disturb.Driver):
     def victims(self, kind):
         if kind == "agent":
             return [v for host in HOSTS for v in self.agents(host)]
+        can_lose_launcher = self.is_handed_over()
         if kind == "cut":
             return [
                 disturb.Victim(host, self.names_on(host), lambda host=host: self.cut(host), returns=True)
-                for host in LAUNCHER + HOSTS
+                for host in (LAUNCHER if can_lose_launcher else "") + HOSTS
                 if host not in self.cuts
             ]
         if kind == "launcher":
-            there = [] if self.job.again is not None else ["horovodrun"]
+            there = ["horovodrun"] if can_lose_launcher and self.job.again is None else []
             return [disturb.Victim(name, frozenset(), self.job.lose_launcher) for name in there]
         return super().victims(kind)
+
+    def is_handed_over(self):
+        """No process is left on a host that is not listed."""
+        return all(self.stays(name, 0) for name in self.job.writers().values() if name)
+
+    def can_scale_now(self):
+        return time.monotonic() > self.away + SEEN_S
 
     def agents(self, host):
         """With each of them all ranks of the host may end."""
@@ -141,6 +153,8 @@ class Platform(disturb.Driver):
     def tick(self):
         now = time.monotonic()
         self.job.tick()
+        if LAUNCHER in self.cuts or self.job.again is not None:
+            self.away = now
         for host in [host for host, at in self.cuts.items() if now >= at]:
             self.hosts.join(host)
             del self.cuts[host]

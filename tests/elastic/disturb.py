@@ -84,6 +84,9 @@ class Driver:
         """Whether a process, by the name of its record, has a place in a job of size n."""
         return True
 
+    def can_scale_now(self):
+        return True
+
     def tick(self):
         """Called all the time: brings back what was struck and does not come back by itself."""
 
@@ -136,6 +139,8 @@ class Scaler:
                 took = self.job.first_step_ns(world) / 1e9 - self.changed  # it may be there already
                 self.took.append((self.target(), max(0.0, took)))
         if self.reached is None or time.monotonic() < self.reached + self.args.hold:
+            return
+        if not self.driver.can_scale_now():
             return
         place = (self.place + 1) % len(self.args.scale)
         size = self.args.scale[place]
