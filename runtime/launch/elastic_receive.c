@@ -14,7 +14,7 @@
 
 /* After the first host that comes back: the time of the longest wait between two tries to
  * connect to another one (core/elastic_hosts.c), and some more. */
-#define RETURN_NS (40 * NS_PER_S)
+#define RETURN_NS (15 * NS_PER_S)
 
 static int run_take_ready(struct elastic_run *r,
                           const struct link *l,

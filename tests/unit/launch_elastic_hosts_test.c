@@ -97,7 +97,7 @@ UNIT_TEST(slots_beyond_the_limit_are_not_used)
 
 UNIT_TEST(a_lost_host_is_tried_again_after_a_time_that_grows)
 {
-    static const uint64_t wait_s[] = {1, 2, 4, 8, 16, 32, 32, 32};
+    static const uint64_t wait_s[] = {1, 2, 4, 8, 8, 8};
     CLEANUP(elastic_hosts_release) struct elastic_hosts h;
     uint64_t now = 0;
     uint32_t host;

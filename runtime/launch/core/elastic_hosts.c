@@ -9,7 +9,7 @@
 #include "runtime/base/mem.h"
 
 #define RETRY_FIRST_NS 1000000000ull /* doubles with each loss in a row */
-#define RETRY_SHIFTS   5             /* to 32 s */
+#define RETRY_SHIFTS   3             /* to 8 s: a pod may need a minute to start */
 
 int elastic_hosts_init(struct elastic_hosts *h,
                        uint32_t n,
