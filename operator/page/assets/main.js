@@ -32,6 +32,7 @@ function signOut(text) {
   token = "";
   sessionStorage.removeItem("token");
   follow(null);
+  drawList(); // without the jobs, and not with the next frame
   closeJob();
   showLink("");
   document.title = "Jobs";
