@@ -201,12 +201,6 @@ int online_agent(const struct job_view *v,
                  char ret_pod[128],
                  const char **ret_container)
 {
-    const struct node *sets = node_get(v->spec, "replicaSpecs");
-    const struct node *set = v->is_elastic ? node_get(sets, "Launcher") : NULL;
-    const struct node *first;
-
-    set = set ? set : node_get(sets, "Worker"); /* the operator's launcher is a copy */
-    first = node_item(node_at(set, "template.spec.containers"), 0);
     if (!v->is_agent && !v->is_elastic)
         return online_fail(v,
                            v->is_tensorflow ? "its ranks have no agent that reports: "
@@ -217,7 +211,7 @@ int online_agent(const struct job_view *v,
                                  "starts them");
     (void)snprintf(ret_pod, 128, "%.100s-%s-0", v->name,
                    v->is_elastic ? "launcher" : "worker");
-    *ret_container = node_str(first, "name");
+    *ret_container = job_container(v, v->is_elastic ? ROLE_LAUNCHER : ROLE_WORKER);
     if (!*ret_container)
         return cli_fail("the job has no container");
     return 0;

@@ -31,6 +31,11 @@ exec_in(struct cli *c, const struct job_view *v, const char *pod, const char *co
     return k;
 }
 
+static const char *asked_name(const struct job_view *v)
+{
+    return v->is_elastic ? "the launcher" : "worker 0";
+}
+
 static struct kubectl *
 ask_agent(struct cli *c, const struct job_view *v, const char *const *words)
 {
@@ -63,7 +68,7 @@ static int top_draw(struct cli *c, const struct job_view *v)
 
     if (!k)
         return 1;
-    if (kubectl_json(c, k, "worker 0", &ranks, &err) < 0)
+    if (kubectl_json(c, k, asked_name(v), &ranks, &err) < 0)
         return online_fail(v, err.text);
     tree = top_tree(&b, v, ranks);
     if (!cli_wants_table(c))
@@ -109,7 +114,7 @@ int online_stacks(struct cli *c)
     if (!k)
         return 1;
     strbuf_init(&out, CLI_MAX_BYTES);
-    if (kubectl_read(k, &out, "worker 0", &err) < 0)
+    if (kubectl_read(k, &out, asked_name(&v), &err) < 0)
         return online_fail(&v, err.text);
     if (out.n == 0)
         cli_note(

@@ -95,6 +95,17 @@ static void view_mpi(struct job_view *v, const struct job_meta *meta)
     v->is_suspended = job->is_suspended;
 }
 
+const char *job_container(const struct job_view *v, enum role role)
+{
+    const struct node *sets =
+        node_get(v->spec, v->kind == KUBE_MPIJOB ? "mpiReplicaSpecs" : "replicaSpecs");
+    const struct node *set = node_get(sets, role_title(role));
+
+    if (!set && v->is_elastic)
+        set = node_get(sets, role_title(ROLE_WORKER));
+    return node_str(node_item(node_at(set, "template.spec.containers"), 0), "name");
+}
+
 int job_view_make(struct build *b, const struct node *object, struct job_view *ret)
 {
     int kind = job_file_kind(object);

@@ -28,6 +28,9 @@ struct show { /* how to print */
 /* -EINVAL: not a job of a kind that we know; -ENOMEM. */
 int job_view_make(struct build *b, const struct node *object, struct job_view *ret);
 const char *job_kind_word(enum kube_kind kind); /* "horovodjob" */
+/* The first container of the role's template; of the launcher that the operator adds to an
+ * elastic job the Worker's, of which it is a copy. NULL: there is none. */
+const char *job_container(const struct job_view *v, enum role role);
 /* The label selector of its pods. */
 const char *job_pod_selector(struct arena *a, const struct job_view *v);
 /* True if the Event is about the job, one of its objects or its pods. */

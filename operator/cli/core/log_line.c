@@ -36,16 +36,6 @@ int64_t log_line_rank(const char *line, size_t n, size_t *ret_at)
     return -1;
 }
 
-/* The first container of the role's template. */
-static const char *container_of(const struct job_view *v, enum role role)
-{
-    const struct node *sets =
-        node_get(v->spec, v->kind == KUBE_MPIJOB ? "mpiReplicaSpecs" : "replicaSpecs");
-    const struct node *set = node_get(sets, role_title(role));
-
-    return node_str(node_item(node_at(set, "template.spec.containers"), 0), "name");
-}
-
 int log_place_find(const struct job_view *v,
                    int64_t rank,
                    struct log_place *ret,
@@ -64,7 +54,7 @@ int log_place_find(const struct job_view *v,
                                       (long long)rank, (unsigned long long)n_ranks - 1);
     *ret = (struct log_place){
         .role = role,
-        .container = container_of(v, role),
+        .container = job_container(v, role),
         .index = rank >= 0 && role == ROLE_WORKER ? (uint32_t)(rank / v->slots) : 0,
         .n_ranks = role == ROLE_WORKER ? v->slots : n_ranks,
     };
