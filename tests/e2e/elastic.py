@@ -109,16 +109,21 @@ class Watched:
         )
 
 
+def running(name: str, workers: int, policy=None, **pod_spec) -> tuple[str, Watched]:
+    """A job that runs, in a namespace of this name."""
+    ns = namespace(name)
+    apply(elastic(ns, "el", workers, policy, **pod_spec), ns)
+    wait_state("el", ns, "Running")
+    return ns, Watched(ns, "el")
+
+
 def events(ns: str, reason: str) -> list[str]:
     return [e["message"] for e in items("events", ns) if e["reason"] == reason]
 
 
 @suite.test
 def a_deleted_worker_is_replaced_and_other_workers_stay() -> None:
-    ns = namespace("e2e-elastic-loss")
-    apply(elastic(ns, "el", 3), ns)
-    wait_state("el", ns, "Running")
-    job = Watched(ns, "el")
+    ns, job = running("e2e-elastic-loss", 3)
     step = job.trains(3)
     pods, was = job.pods(), job.processes(3)
     begin = time.monotonic()
@@ -152,10 +157,7 @@ def condition(ns: str, name: str, kind: str) -> dict:
 
 @suite.test
 def progress_and_a_stall_of_an_elastic_job_are_in_its_status() -> None:
-    ns = namespace("e2e-elastic-progress")
-    apply(elastic(ns, "el", 2), ns)
-    job = Watched(ns, "el")
-    wait_state("el", ns, "Running")
+    ns, job = running("e2e-elastic-progress", 2)
     job.trains(2)
     wait("progress", lambda: status_of("el", ns).get("progress", {}).get("step", 0) > 0, 120)
     pod, pid = next((p, i) for p, i in job.processes(2).items() if p == "el-worker-1")
@@ -181,10 +183,7 @@ def stop(job: Watched) -> None:
 
 @suite.test
 def a_worker_that_is_announced_to_go_leaves_at_a_commit() -> None:
-    ns = namespace("e2e-elastic-drain")
-    apply(elastic(ns, "el", 2, terminationGracePeriodSeconds=30), ns)
-    job = Watched(ns, "el")
-    wait_state("el", ns, "Running")
+    ns, job = running("e2e-elastic-drain", 2, terminationGracePeriodSeconds=30)
     step = job.trains(2)
     kubectl("delete", "pod", "-n", ns, "el-worker-1", "--wait=false")
     step = job.trains(1, step)
@@ -213,10 +212,7 @@ def scale(ns: str, name: str, n: int) -> None:
 
 @suite.test
 def a_job_is_scaled_while_it_trains_and_operators_die() -> None:
-    ns = namespace("e2e-elastic-scale")
-    apply(elastic(ns, "el", 2), ns)
-    job = Watched(ns, "el")
-    wait_state("el", ns, "Running")
+    ns, job = running("e2e-elastic-scale", 2)
     step, was = job.trains(2), job.processes(2)
     for n in (4, 1, 3):
         begin = time.monotonic()
@@ -252,10 +248,7 @@ def a_job_is_scaled_while_it_trains_and_operators_die() -> None:
 
 @suite.test
 def a_spare_takes_the_place_of_a_lost_worker() -> None:
-    ns = namespace("e2e-elastic-spare")
-    apply(elastic(ns, "el", 2, {"spares": 1}), ns)
-    job = Watched(ns, "el")
-    wait_state("el", ns, "Running")
+    ns, job = running("e2e-elastic-spare", 2, {"spares": 1})
     job.trains(2)
     wait(
         "the spare pod runs", lambda: len(job.pods()) == 3 and status_of("el", ns)["workers"] == "3/3", 120
@@ -342,10 +335,7 @@ def lose_launcher(ns: str, job: Watched) -> int:
 
 @suite.test
 def a_launcher_is_replaced_while_the_ranks_train() -> None:
-    ns = namespace("e2e-elastic-launcher")
-    apply(elastic(ns, "el", 2), ns)
-    job = Watched(ns, "el")
-    wait_state("el", ns, "Running")
+    ns, job = running("e2e-elastic-launcher", 2)
     job.trains(2)
     pods, was = job.pods(), job.processes(2)
     step = lose_launcher(ns, job)

@@ -394,11 +394,27 @@ UNIT_TEST(a_parent_that_ends_while_a_rank_joins_is_named)
 
 /* --- the launcher says that the world is over --- */
 
+static const char no_use[] = "the launcher has no use for it";
+
 static void *break_main(void *arg)
 {
-    control_break(arg, "the launcher has no use for it");
+    control_break(arg, no_use);
     control_break(arg, "a second reason");
     return NULL;
+}
+
+/* It joins without an end, and control_break is called meanwhile. */
+static void join_is_broken(struct control *c, const struct strbuf *hello)
+{
+    struct err err = ERR_INIT;
+    pthread_t thread;
+
+    assert_int_equal(pthread_create(&thread, NULL, break_main, c), 0);
+    assert_int_equal(
+        control_join(c, (const uint8_t *)strbuf_str(hello), hello->n, UINT64_MAX, &err),
+        -ECONNABORTED);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_string_equal(err.text, no_use);
 }
 
 /* Rank 0 waits for a rank that does not come. */
@@ -409,11 +425,9 @@ UNIT_TEST(a_broken_world_ends_the_wait_for_children)
                                  .fanout = 2,
                                  .peer_timeout_ns = SURELY_NS,
                                  .members = world.members};
-    static const char why[] = "the launcher has no use for it";
     CLEANUP(strbuf_release) struct strbuf hello = {0};
     struct err err = ERR_INIT;
     struct control *c;
-    pthread_t thread;
 
     world_open(one_host);
     cfg.id = (struct auth_id){&world.token, "unit/control", 0};
@@ -421,14 +435,9 @@ UNIT_TEST(a_broken_world_ends_the_wait_for_children)
     assert_int_equal(control_listen(c, NULL), 0);
     strbuf_init(&hello, HELLO_MAX);
     control_hello(c, &hello);
-    assert_int_equal(pthread_create(&thread, NULL, break_main, c), 0);
-    assert_int_equal(
-        control_join(c, (const uint8_t *)strbuf_str(&hello), hello.n, UINT64_MAX, &err),
-        -ECONNABORTED);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_string_equal(err.text, why);
+    join_is_broken(c, &hello);
     assert_int_equal(control_pump(c, &err), -ECONNABORTED);
-    assert_string_equal(err.text, why);
+    assert_string_equal(err.text, no_use);
     control_close(c);
 }
 
@@ -438,9 +447,7 @@ UNIT_TEST(a_broken_world_ends_the_wait_for_the_parent)
     struct control_config cfg = {
         .size = 2, .fanout = 2, .peer_timeout_ns = SURELY_NS, .members = world.members};
     CLEANUP(strbuf_release) struct strbuf hello = {0};
-    struct err err = ERR_INIT;
     struct control *parent, *c;
-    pthread_t thread;
 
     world_open(one_host);
     cfg.id = (struct auth_id){&world.token, "unit/control", 0};
@@ -450,12 +457,7 @@ UNIT_TEST(a_broken_world_ends_the_wait_for_the_parent)
     control_hello(parent, &hello);
     cfg.rank = 1;
     assert_int_equal(control_open(&cfg, "127.0.0.1", &c, NULL), 0);
-    assert_int_equal(pthread_create(&thread, NULL, break_main, c), 0);
-    assert_int_equal(
-        control_join(c, (const uint8_t *)strbuf_str(&hello), hello.n, UINT64_MAX, &err),
-        -ECONNABORTED);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_string_equal(err.text, "the launcher has no use for it");
+    join_is_broken(c, &hello);
     control_close(c);
     control_close(parent);
 }

@@ -47,7 +47,7 @@ static const struct pod *live_pod(struct live_world *w, const char *role, uint32
         "\"%s\",\"ringmaster.dev/generation\":\"1\"},\"annotations\":{"
         "\"ringmaster.dev/world\":\"1 2\"},\"ownerReferences\":[{\"controller\":true,"
         "\"kind\":\"HorovodJob\",\"uid\":\"u\"}]},\"spec\":{\"nodeName\":\"n%u\"},"
-        "\"status\":{\"phase\":\"%s\",\"podIP\":\"10.0.0.%u%u\"}}",
+        "\"status\":{\"phase\":\"%s\",\"podIP\":\"10.0.%d.%u\"}}",
         role, i, *role == 'w' ? 'p' : 'l', i, role, i, w->phase, *role == 'l', i);
 
     assert_non_null(json);
@@ -150,6 +150,18 @@ static void live_expect_events(const struct live_world *w, const char *reasons)
                        *text ? " " : "", w->d.note[i].is_warning ? "!" : "",
                        w->d.note[i].reason);
     assert_string_equal(text, reasons);
+}
+
+static void live_expect_target(const struct live_world *w,
+                               const char *address,
+                               const char *run,
+                               const char *job_id)
+{
+    assert_string_equal(w->d.ask.address, address);
+    assert_int_equal(w->d.ask.port, 7171);
+    assert_string_equal(w->d.ask.run, run);
+    assert_string_equal(w->d.ask.secret, "demo-token");
+    assert_string_equal(w->d.ask.job_id, job_id);
 }
 
 static void live_stall(struct live_world *w, const char *text)
@@ -318,11 +330,7 @@ UNIT_TEST(the_agent_of_worker_0_is_asked_while_it_runs)
 
     live_open(&w);
     live_run(&w);
-    assert_string_equal(w.d.ask.address, "10.0.0.00");
-    assert_int_equal(w.d.ask.port, 7171);
-    assert_string_equal(w.d.ask.run, "p0");
-    assert_string_equal(w.d.ask.secret, "demo-token");
-    assert_string_equal(w.d.ask.job_id, "ns/demo/u");
+    live_expect_target(&w, "10.0.0.0", "p0", "ns/demo/u");
     w.phase = "Pending";
     live_decide(&w);
     assert_null(w.d.ask.address);
@@ -343,11 +351,7 @@ UNIT_TEST(the_launcher_of_an_elastic_job_is_asked)
     live_open(&w);
     w.spec = "\"elasticPolicy\":{\"minReplicas\":1,\"maxReplicas\":2},";
     live_run(&w);
-    assert_string_equal(w.d.ask.address, "10.0.0.10");
-    assert_int_equal(w.d.ask.port, 7171);
-    assert_string_equal(w.d.ask.run, "l0");
-    assert_string_equal(w.d.ask.secret, "demo-token");
-    assert_string_equal(w.d.ask.job_id, "horovodrun/u");
+    live_expect_target(&w, "10.0.1.0", "l0", "horovodrun/u");
     live_stall(&w, "rank 0 on demo-worker-1 is stopped"); /* not on worker 0 */
     w.r.stall.rank = 0;
     (void)snprintf(w.r.stall.host, sizeof(w.r.stall.host), "demo-worker-1.demo.ns.svc");
