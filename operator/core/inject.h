@@ -10,20 +10,16 @@
 #include "operator/doc/node.h"
 #include "runtime/base/err.h"
 #include "runtime/contract/agent_env.h"
+#include "runtime/contract/elastic_env.h"
 
-#define INIT_CONTAINER  "ringmaster-install"
-#define VOLUME_RUNTIME  "ringmaster-runtime"
-#define VOLUME_TOKEN    "ringmaster-token"
-#define MOUNT_RUNTIME   "/opt/ringmaster"
-#define MOUNT_TOKEN     "/etc/ringmaster"
-#define AGENT_COMMAND   MOUNT_RUNTIME "/bin/hvd-agent"
-#define TOKEN_KEY       "token"
-#define RSH_COMMAND     MOUNT_RUNTIME "/bin/hvd-rsh"
-
-/* The name of an elastic job, by which one horovodrun takes over from another. */
-#define ENV_ELASTIC     "HVD_ELASTIC_JOB"
-/* Where its horovodrun answers the operator. */
-#define ENV_STATUS_PORT "HVD_STATUS_PORT"
+#define INIT_CONTAINER "ringmaster-install"
+#define VOLUME_RUNTIME "ringmaster-runtime"
+#define VOLUME_TOKEN   "ringmaster-token"
+#define MOUNT_RUNTIME  "/opt/ringmaster"
+#define MOUNT_TOKEN    "/etc/ringmaster"
+#define AGENT_COMMAND  MOUNT_RUNTIME "/bin/hvd-agent"
+#define TOKEN_KEY      "token"
+#define RSH_COMMAND    MOUNT_RUNTIME "/bin/hvd-rsh"
 
 /* A variable that the agent reads and a template must not set. HVD_START_TIMEOUT may be
  * set by the user and then has priority. */

@@ -38,14 +38,9 @@
 #include "runtime/launch/gpu_info.h"
 #include "runtime/launch/stats_dir.h"
 #include "runtime/launch/termination.h"
+#include "runtime/launch/environment.h"
 
 #define DEFAULT_PEER_TIMEOUT_MS 30000
-
-static const char *agent_read_env(void *arg, const char *name)
-{
-    (void)arg;
-    return getenv(name);
-}
 
 /* --- ranks --- */
 
@@ -263,7 +258,7 @@ static int agent_read_settings(struct agent *a, struct err *err)
     (void)gethostname(a->host, sizeof(a->host) - 1);
     if (!*a->host)
         (void)snprintf(a->host, sizeof(a->host), "unknown");
-    int rc = agent_env_parse(agent_read_env, NULL, &a->env, err);
+    int rc = agent_env_parse(environment_own, NULL, &a->env, err);
     (void)snprintf(a->tag, sizeof(a->tag), "worker %u", a->env.worker_index);
     (void)snprintf(a->title, sizeof(a->title), "hvd-agent[%s]", a->tag);
     if (rc < 0)

@@ -64,11 +64,9 @@ void run_on_open(void *arg, struct link *l)
 /* This host was cut off, or all others were. Their agents keep the processes. */
 static void run_lose_all(struct elastic_run *r)
 {
-    if (r->e.keep_ms == 0 || r->lead.e.generation == 0)
+    if (r->e.keep_ms == 0 || r->lead.e.generation == 0
+        || elastic_hosts_ready(&r->hosts) > 0)
         return;
-    for (uint32_t h = 0; h < r->hosts.n; h++)
-        if (r->hosts.v[h].is_ready)
-            return;
     log_warn("all hosts are lost, their processes are adopted if they come back",
              "world=%u", r->lead.e.generation);
     elastic_lead_take_over_again(&r->lead);

@@ -22,10 +22,12 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
+#include "runtime/contract/elastic_env.h"
 #include "runtime/contract/env_reader.h"
 #include "runtime/launch/core/elastic_slots.h"
 #include "runtime/launch/core/message.h"
 #include "runtime/launch/elastic_run.h"
+#include "runtime/launch/environment.h"
 #include "runtime/launch/errand_make.h"
 #include "runtime/launch/session.h"
 
@@ -412,19 +414,13 @@ static int run_open_lead(struct elastic_run *r, struct err *err)
     return rc;
 }
 
-static const char *run_getenv(void *arg, const char *name)
-{
-    (void)arg;
-    return getenv(name);
-}
-
 /* A job with a name of its own may be led by one horovodrun after another, which must
  * have the same keys. Only hvd-agent serve keeps processes without a horovodrun. The
  * operator gives a name to each job, however its launcher reaches the hosts. */
 static int run_name_job(struct elastic_run *r, struct err *err)
 {
-    const struct env_reader env = {run_getenv, NULL, err};
-    const char *name = getenv("HVD_ELASTIC_JOB");
+    const struct env_reader env = {environment_own, NULL, err};
+    const char *name = getenv(ENV_ELASTIC_JOB);
     uint64_t keep_ms = r->c->options->timeout_ms;
 
     if (!name || !*name)
@@ -436,10 +432,10 @@ static int run_name_job(struct elastic_run *r, struct err *err)
                  "HVD_ELASTIC_JOB=\"%s\"", name);
         return 0;
     }
-    (void)snprintf(r->e.job_id, sizeof(r->e.job_id), "horovodrun/%s", name);
+    (void)snprintf(r->e.job_id, sizeof(r->e.job_id), HOROVODRUN_JOB_ID, name);
     sha256_digest(r->e.job_id, strlen(r->e.job_id), r->e.seed);
     r->e.keep_ms = keep_ms < UINT32_MAX ? (uint32_t)keep_ms : UINT32_MAX;
-    return env_port(&env, "HVD_STATUS_PORT", &r->status_port);
+    return env_port(&env, ENV_STATUS_PORT, &r->status_port);
 }
 
 static int run_prepare(struct elastic_run *r, struct err *err)

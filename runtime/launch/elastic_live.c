@@ -27,15 +27,6 @@ static const char *live_host_of(void *arg, uint32_t rank)
                                : "";
 }
 
-static void run_count_hosts(struct elastic_run *r, uint32_t *ret_n, uint32_t *ret_ready)
-{
-    *ret_n = *ret_ready = 0;
-    for (uint32_t h = 0; h < r->hosts.n; h++) {
-        *ret_n += r->hosts.v[h].slots > 0;
-        *ret_ready += r->hosts.v[h].is_ready;
-    }
-}
-
 void run_open_live(struct elastic_run *r)
 {
     const struct live_lead_config c = {
@@ -84,7 +75,7 @@ static void run_describe(const struct elastic_run *r, struct live_elastic *ret)
 }
 
 /* The live report follows the worlds of the job. */
-static void run_follow_worlds(struct elastic_run *r, uint32_t n_hosts)
+static void run_follow_worlds(struct elastic_run *r)
 {
     const struct elastic *e = &r->lead.e;
     const uint32_t generation = e->state == ELASTIC_WAITING ? 0 : e->generation;
@@ -94,7 +85,7 @@ static void run_follow_worlds(struct elastic_run *r, uint32_t n_hosts)
     if (r->is_over || generation == r->live_generation)
         return;
     r->live_generation = generation;
-    live_lead_meet(&r->live, e->generation, n_hosts);
+    live_lead_meet(&r->live, e->generation, elastic_hosts_listed(&r->hosts));
     if (generation > 0) /* 1: hosts differ, so that slow ranks are found and no hosts */
         live_lead_start(&r->live, e->n_members, 1);
 }
@@ -102,11 +93,9 @@ static void run_follow_worlds(struct elastic_run *r, uint32_t n_hosts)
 void run_serve_live(struct elastic_run *r)
 {
     struct live_elastic elastic;
-    uint32_t n_hosts, n_ready;
 
-    run_count_hosts(r, &n_hosts, &n_ready);
-    run_follow_worlds(r, n_hosts);
-    live_lead_set_present(&r->live, n_ready);
+    run_follow_worlds(r);
+    live_lead_set_present(&r->live, elastic_hosts_ready(&r->hosts));
     run_describe(r, &elastic);
     live_job_set_elastic(&r->live.job, &elastic);
     live_door_serve(&r->door);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/mem.h"
@@ -17,6 +18,12 @@
 static const char *const agent_only[] = {
     "HVD_WORKER_INDEX", "HVD_NUM_WORKERS",  "HVD_SLOTS_PER_WORKER", "HVD_NP",
     "HVD_CHECKIN_ADDR", "HVD_CHECKIN_PORT", "HVD_TERMINATION_LOG",  "HVD_WORLD_FILE"};
+
+const char *environment_own(void *arg, const char *name)
+{
+    (void)arg;
+    return getenv(name);
+}
 
 void environment_init(struct environment *e)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The environment of a process that a launcher starts. */
+/* The environment of a process that a launcher starts, and the launcher's own. */
 #ifndef RUNTIME_LAUNCH_ENVIRONMENT_H
 #define RUNTIME_LAUNCH_ENVIRONMENT_H
 
@@ -12,6 +12,9 @@ struct environment {
     size_t n, cap;
     int status; /* 0 or -ENOMEM; checked once at the end */
 };
+
+/* A getenv_fn: the variable of this process. arg is ignored. */
+const char *environment_own(void *arg, const char *name);
 
 void environment_init(struct environment *e);
 void environment_release(struct environment *e);

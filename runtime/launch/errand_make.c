@@ -13,6 +13,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
 #include "runtime/base/sha256.h"
+#include "runtime/contract/elastic_env.h"
 #include "runtime/launch/hosts.h"
 #include "runtime/launch/self.h"
 
@@ -44,8 +45,8 @@ static bool variable_is_local(const char *pair)
         "XDG_RUNTIME_DIR",
         "TMPDIR",
         "HVD_SSH",
-        "HVD_ELASTIC_JOB", /* of this job, not of one in it */
-        "HVD_STATUS_PORT",
+        ENV_ELASTIC_JOB, /* of this job, not of one in it */
+        ENV_STATUS_PORT,
         "DBUS_SESSION_BUS_ADDRESS"};
     size_t len = strcspn(pair, "=");
     static const char masked[] = "CUDA_VISIBLE_DEVICES";
@@ -153,7 +154,7 @@ static int errand_set_names(struct errand *e, struct err *err)
         || random_bytes(e->seed, sizeof(e->seed)) < 0)
         return err_set(err, -EIO, "no random bytes from the system");
     hex_encode(bytes, sizeof(bytes), hex);
-    (void)snprintf(e->job_id, sizeof(e->job_id), "horovodrun/%s", hex);
+    (void)snprintf(e->job_id, sizeof(e->job_id), HOROVODRUN_JOB_ID, hex);
     (void)snprintf(e->version, sizeof(e->version), "%s", HVD_VERSION_STRING);
     if (!getcwd(e->dir, sizeof(e->dir)))
         e->dir[0] = '\0';

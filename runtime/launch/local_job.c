@@ -21,6 +21,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
+#include "runtime/contract/elastic_env.h"
 #include "runtime/contract/port.h"
 #include "runtime/launch/command.h"
 #include "runtime/launch/gpu_info.h"
@@ -123,7 +124,7 @@ static int local_job_start_server(struct local_job *l, struct err *err)
     if (rc < 0)
         return err_errno(err, -rc, "no random bytes from the system");
     hex_encode(bytes, sizeof(bytes), hex);
-    (void)snprintf(l->job_id, sizeof(l->job_id), "horovodrun/%s", hex);
+    (void)snprintf(l->job_id, sizeof(l->job_id), HOROVODRUN_JOB_ID, hex);
     if ((rc = token_random(&l->token, err)) < 0
         || (rc = tcp_listen(l->address, 0, &fd, &l->port, err)) < 0)
         return rc;

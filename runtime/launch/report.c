@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The job, its token and where worker 0's agent is come from the same variables as for
  * `hvd-agent run`, or those of horovodrun for an elastic job: in a pod of the operator they
- * are those of the container. Called by
- * agent_main.c. */
+ * are those of the container. Called by agent_main.c. */
 #include "runtime/launch/report.h"
 
 #include <errno.h>
@@ -15,7 +14,9 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 #include "runtime/contract/agent_env.h"
+#include "runtime/contract/elastic_env.h"
 #include "runtime/contract/env_reader.h"
+#include "runtime/launch/environment.h"
 #include "runtime/live/live_ask.h"
 #include "runtime/live/live_text.h"
 
@@ -58,12 +59,6 @@ static int report_read_words(char *const *argv, struct report_options *ret)
     if (ret->is_json && (ret->kind == QUERY_STACKS || ret->kind == QUERY_EXAMINE))
         return report_refuse_usage("stacks are text, without --json", "");
     return 0;
-}
-
-static const char *report_read_env(void *arg, const char *name)
-{
-    (void)arg;
-    return getenv(name);
 }
 
 /* Worker 0's own agent is asked here. */
@@ -195,16 +190,16 @@ int report_make(const struct report_source *a,
 /* In the launcher of an elastic job: its horovodrun is asked. */
 static int report_find_launcher(struct report_source *ret, struct err *err)
 {
-    const struct env_reader r = {report_read_env, NULL, err};
+    const struct env_reader r = {environment_own, NULL, err};
     char path[CONTRACT_PATH_MAX];
-    int rc = env_port(&r, "HVD_STATUS_PORT", &ret->port);
+    int rc = env_port(&r, ENV_STATUS_PORT, &ret->port);
 
     rc = rc < 0 ? rc
                 : env_text(&r, "HVD_TOKEN_FILE", AGENT_TOKEN_PATH, path, sizeof(path));
     rc = rc < 0 ? rc : token_read_file(path, &ret->token, err);
     (void)snprintf(ret->address, sizeof(ret->address), "127.0.0.1");
-    (void)snprintf(ret->job_id, sizeof(ret->job_id), "horovodrun/%s",
-                   getenv("HVD_ELASTIC_JOB"));
+    (void)snprintf(ret->job_id, sizeof(ret->job_id), HOROVODRUN_JOB_ID,
+                   getenv(ENV_ELASTIC_JOB));
     return rc;
 }
 
@@ -213,9 +208,9 @@ static int report_find_source(struct report_source *ret, struct err *err)
     struct agent_env env;
     int rc;
 
-    if (getenv("HVD_ELASTIC_JOB") && getenv("HVD_STATUS_PORT"))
+    if (getenv(ENV_ELASTIC_JOB) && getenv(ENV_STATUS_PORT))
         return report_find_launcher(ret, err);
-    rc = agent_env_parse(report_read_env, NULL, &env, err);
+    rc = agent_env_parse(environment_own, NULL, &env, err);
     rc = rc < 0 ? rc : token_read_file(env.token_file, &ret->token, err);
     if (rc < 0)
         return rc;

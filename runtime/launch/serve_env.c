@@ -4,25 +4,19 @@
  * with the path of a program. Called by serve.c, await.c and rsh.c. */
 #include "runtime/launch/serve_env.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/contract/agent_env.h"
 #include "runtime/contract/env_reader.h"
 #include "runtime/launch/remote.h"
+#include "runtime/launch/environment.h"
 
 #define DEFAULT_LEAVE_S 15 /* half of the time that Kubernetes gives */
 #define MAX_LEAVE_S     86400
 
-static const char *serve_env_get(void *arg, const char *name)
-{
-    (void)arg;
-    return getenv(name);
-}
-
 int serve_env_read(struct serve_env *ret, struct err *err)
 {
-    const struct env_reader r = {serve_env_get, NULL, err};
+    const struct env_reader r = {environment_own, NULL, err};
     struct serve_env e;
     memset(&e, 0, sizeof(e));
     e.port = REMOTE_DEFAULT_PORT;

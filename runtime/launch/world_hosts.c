@@ -12,11 +12,11 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
+#include "runtime/launch/environment.h"
 
 #define WORKER_0  "-worker-0."
 #define MAX_BYTES 256
@@ -38,12 +38,6 @@ int world_hosts_write(const struct agent_env *a,
         strbuf_printf(out, "%.*s-worker-%u.%s:%u\n", (int)(at - a->checkin_addr),
                       a->checkin_addr, i, at + strlen(WORKER_0), a->slots);
     return strbuf_status(out) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
-}
-
-static const char *hosts_getenv(void *arg, const char *name)
-{
-    (void)arg;
-    return getenv(name);
 }
 
 static int hosts_read_world(const char *path, struct job_world *ret, struct err *err)
@@ -71,7 +65,7 @@ int agent_hosts(char *const *argv)
         return 2;
     }
     strbuf_init(&out, MAX_OUT);
-    if (agent_env_parse(hosts_getenv, NULL, &a, &err) < 0
+    if (agent_env_parse(environment_own, NULL, &a, &err) < 0
         || hosts_read_world(a.world_file, &w, &err) < 0
         || world_hosts_write(&a, &w, &out, &err) < 0) {
         fprintf(stderr, "hvd-agent: hosts: %s\n", err.text);

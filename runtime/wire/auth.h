@@ -71,8 +71,8 @@ struct auth_server {
 
 /* The client's part; accept.h has the server's. Blocks until the deadline. 0; -EACCES:
  * wrong token; -ESTALE: other generation; -EPROTO: other job, version or role, or not our
- * protocol; -ETIMEDOUT; -errno; what interrupted returned. ret may be NULL. The caller keeps fd and closes it on
- * failure. */
+ * protocol; -ETIMEDOUT; -errno; what interrupted returned. ret may be NULL. The caller
+ * keeps fd and closes it on failure. */
 int auth_client(int fd,
                 const struct auth_claim *claim,
                 struct auth_session *ret,

@@ -130,8 +130,6 @@ UNIT_TEST(a_host_that_is_not_listed_is_not_tried)
     assert_true(elastic_hosts_next_ns(&h) == UINT64_MAX);
 }
 
-/* --- causes --- */
-
 UNIT_TEST(listed_hosts_that_are_not_ready_are_missing)
 {
     CLEANUP(elastic_hosts_release) struct elastic_hosts h;
@@ -149,6 +147,8 @@ UNIT_TEST(listed_hosts_that_are_not_ready_are_missing)
     elastic_hosts_lose(&h, 0, S);
     assert_int_equal(elastic_hosts_missing(&h), 1);
 }
+
+/* --- causes --- */
 
 static uint64_t cause_of(int code, int sig, const char *why, const char *tail)
 {

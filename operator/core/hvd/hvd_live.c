@@ -22,6 +22,7 @@
 #include "operator/core/hvd/hvd_objects.h"
 #include "operator/core/hvd/hvd_pod.h"
 #include "operator/core/progress.h"
+#include "runtime/contract/elastic_env.h"
 
 /* --- where to ask ----------------------------------------------------------------- */
 
@@ -66,7 +67,7 @@ int hvd_live_target(const struct verdict_query *q,
         || !*p->ip)
         return 0;
     if (q->job->elastic.is_set)
-        (void)snprintf(id, sizeof(id), "horovodrun/%s", q->job->meta.uid);
+        (void)snprintf(id, sizeof(id), HOROVODRUN_JOB_ID, q->job->meta.uid);
     else
         object_job_id(q->job, id);
     object_name(q->job, KUBE_SECRET, secret);

@@ -371,7 +371,7 @@ static void add_elastic(struct pod_build *m, struct err *err)
     fill_agent_env(&a, m);
     if (m->b->status == 0)
         m->b->status = inject_env(m->b, m->first, &a, err);
-    inject_variable(m->b, m->first, ENV_ELASTIC, m->job->meta.uid);
+    inject_variable(m->b, m->first, ENV_ELASTIC_JOB, m->job->meta.uid);
     inject_variable(m->b, m->first, ENV_STATUS_PORT,
                     arena_printf(m->b->arena, "%d", AGENT_DEFAULT_PORT));
     add_world(m);

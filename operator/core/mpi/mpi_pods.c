@@ -401,7 +401,7 @@ static struct node *launcher_template(struct build *b,
     }
     if (job->is_agent) {
         add_agent_env(b, first, job);
-        add_env(b, first, ENV_ELASTIC, job->meta.uid);
+        add_env(b, first, ENV_ELASTIC_JOB, job->meta.uid);
     }
     if (first
         && !node_get(first, "terminationMessagePolicy")) /* mpi_status.c shows it */

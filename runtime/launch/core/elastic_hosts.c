@@ -137,11 +137,25 @@ uint32_t elastic_hosts_missing(const struct elastic_hosts *h)
     return n;
 }
 
-bool elastic_hosts_are_ready(const struct elastic_hosts *h)
+uint32_t elastic_hosts_listed(const struct elastic_hosts *h)
 {
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < h->n; i++)
         n += h->v[i].slots > 0;
-    return n > 0 && elastic_hosts_missing(h) == 0;
+    return n;
+}
+
+uint32_t elastic_hosts_ready(const struct elastic_hosts *h)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < h->n; i++)
+        n += h->v[i].is_ready;
+    return n;
+}
+
+bool elastic_hosts_are_ready(const struct elastic_hosts *h)
+{
+    return elastic_hosts_listed(h) > 0 && elastic_hosts_missing(h) == 0;
 }

@@ -40,7 +40,9 @@ bool elastic_hosts_next(struct elastic_hosts *h, uint64_t now_ns, uint32_t *ret)
 uint64_t elastic_hosts_next_ns(const struct elastic_hosts *h); /* UINT64_MAX: never */
 /* There is a listed host, and all of them are ready. */
 bool elastic_hosts_are_ready(const struct elastic_hosts *h);
-/* Listed hosts that are not ready. */
+/* Hosts that are listed, that are ready, and listed ones that are not ready. */
+uint32_t elastic_hosts_listed(const struct elastic_hosts *h);
+uint32_t elastic_hosts_ready(const struct elastic_hosts *h);
 uint32_t elastic_hosts_missing(const struct elastic_hosts *h);
 
 #endif
